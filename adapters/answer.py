@@ -1,0 +1,159 @@
+"""What is an answer? Everything an adapter saw while a framework worked on one question.
+
+An answer is data. It can be saved, compared and shown where no framework is installed.
+It does not say whether anything is right.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from cases.arrays import Array
+from cases.model import Foreign, Layout, Mesh
+
+Kind = Literal[
+    "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute",
+    "broadcast", "scatter", "gather",
+]  # fmt: skip
+
+
+class Collective(msgspec.Struct, frozen=True):
+    """One collective of one step.
+
+    ``axes``: the mesh axes that it runs over, in mesh order; empty where its groups are not
+    those of any axes. ``group``: devices per group. ``bytes``: size of the local operand on
+    the device where it is largest. ``in_loop``: it stands in a loop body and is counted once.
+    """
+
+    kind: Kind
+    axes: tuple[str, ...]
+    group: int
+    bytes: int
+    pass_: Literal["forward", "backward"] = "forward"
+    in_loop: bool = False
+
+
+class Observed(msgspec.Struct, frozen=True):
+    """What an adapter saw of one input or result.
+
+    ``shards`` and ``offsets``: one per mesh position, None where the framework gives none.
+    ``full``: the materialised global result, once if every rank got the same, else one per
+    mesh position. ``collectives`` fired by the step itself, ``full_collectives`` by
+    materialising it; None where the route cannot tell. ``disagreements``: what ranks
+    report differently beside the values, a sentence each. ``note``: what the framework
+    says beyond a layout, such as JAX's ``reduced``.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    layout: Layout | Foreign | None = None
+    shards: tuple[Array | None, ...] | None = None
+    offsets: tuple[tuple[int, ...] | None, ...] | None = None
+    full: tuple[Array, ...] = ()
+    collectives: tuple[Collective, ...] | None = None
+    full_collectives: tuple[Collective, ...] | None = None
+    disagreements: tuple[str, ...] = ()
+    note: str = ""
+    mesh: Mesh | None = None
+
+
+class Done(msgspec.Struct, frozen=True, tag=True):
+    """The program ran to its end."""
+
+
+class Refused(msgspec.Struct, frozen=True, tag=True):
+    """The framework raised: exception type, first line, and the step (or input) at fault."""
+
+    error: str
+    line: str
+    step: str
+
+
+class Unsupported(msgspec.Struct, frozen=True, tag=True):
+    """The release or the route has no such thing."""
+
+    why: str
+    step: str = ""
+
+
+class Crashed(msgspec.Struct, frozen=True, tag=True):
+    """A process died: how (signal or exit code), which rank, and the end of what it printed."""
+
+    how: str
+    rank: int | None = None
+    output: str = ""
+
+
+class Hung(msgspec.Struct, frozen=True, tag=True):
+    """No answer by the deadline, or a rank raised while others waited for it in a collective.
+
+    ``raised`` is what the first rank to raise raised, if one did; ``stacks`` holds one text
+    per rank, "" for a rank that had finished.
+    """
+
+    why: str
+    step: str = ""
+    raised: str = ""
+    stacks: tuple[str, ...] = ()
+
+
+End = Done | Refused | Unsupported | Crashed | Hung
+
+
+class Answer(msgspec.Struct, frozen=True, tag=True):
+    """One subject's answer to one question.
+
+    ``seen``: the checked inputs and results that were reached, in program order.
+    ``program``: collectives of the whole program, where the route compiles it as one.
+    ``complaints``: what the adapter's own cross-checks of its counters found wrong.
+    """
+
+    question: str
+    subject: str
+    end: End
+    seen: tuple[Observed, ...] = ()
+    program: tuple[Collective, ...] | None = None
+    complaints: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> Observed:
+        """What was seen of the input or result called ``name``; KeyError if it was not reached."""
+        for observed in self.seen:
+            if observed.name == name:
+                return observed
+        raise KeyError(name)
+
+
+def ending(end: End) -> str:
+    """How an answer ended, in a few words."""
+    match end:
+        case Done():
+            return "done"
+        case Refused(error, line, step):
+            return f"refused at {step}: {error}: {line}"
+        case Unsupported(why, step):
+            return f"unsupported{f' at {step}' if step else ''}: {why}"
+        case Crashed(how, rank):
+            return f"crashed: {how}{'' if rank is None else f' (rank {rank})'}"
+        case Hung(why, step):
+            return f"hung{f' at {step}' if step else ''}: {why}"
+
+
+def received(collective: Collective) -> float:
+    """Bytes that the busiest device receives, from kind, operand size and group size alone.
+
+    With b the local operand and g the group: all-gather (g-1)*b, all-to-all and
+    reduce-scatter b*(g-1)/g, all-reduce 2*b*(g-1)/g, permute, broadcast and scatter b.
+    """
+    b, g = collective.bytes, collective.group
+    match collective.kind:
+        case "all-gather" | "gather":
+            return (g - 1) * b
+        case "all-to-all" | "reduce-scatter":
+            return b * (g - 1) / g
+        case "all-reduce":
+            return 2 * b * (g - 1) / g
+        case "collective-permute" | "broadcast" | "scatter":
+            return b

@@ -1,0 +1,101 @@
+"""What do a run and its workers say to one another? Frames of JSON over two private pipes.
+
+A worker is one process with one adapter: it says Hello, then answers each Ask with one
+Answer per subject, in the order asked. The pipes are not the worker's standard streams, so
+nothing a framework prints can damage a frame.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import BinaryIO, Protocol
+
+import msgspec
+
+from adapters.answer import Answer
+from cases.model import Question
+
+# Raised whenever a frame changes its meaning; a worker of another version is turned away.
+VERSION = 1
+
+_LENGTH = struct.Struct(">I")
+
+
+class Hello(msgspec.Struct, frozen=True, tag=True):
+    """A worker's first frame: what it speaks and what it is.
+
+    ``framework`` and ``release`` as the framework spells them ("torch", "2.13.0+cpu");
+    ``facts`` for people ("gloo", "8 host devices").
+    """
+
+    protocol: int
+    framework: str
+    release: str
+    python: str
+    facts: tuple[str, ...] = ()
+    pid: int = 0
+
+
+class Ask(msgspec.Struct, frozen=True, tag=True):
+    """A question for some of the adapter's subjects, with seconds allowed for each."""
+
+    question: Question
+    subjects: tuple[str, ...]
+    seconds: float
+
+
+class Adapter(Protocol):
+    """What an adapter package's ``connect(devices: int)`` returns: one framework, live.
+
+    `observe` never raises for what a framework did: that is an `Answer`'s ``end``.
+    """
+
+    def hello(self) -> Hello:
+        """Which framework and release this is. Called once, before any question."""
+        ...
+
+    def observe(self, question: Question, subject: str, seconds: float) -> Answer:
+        """The framework's answer; by ``seconds`` at the latest where it can stop itself."""
+        ...
+
+    def close(self) -> None:
+        """End every process that the adapter started."""
+        ...
+
+
+Frame = Hello | Ask | Answer
+
+_encoder = msgspec.json.Encoder()
+_from_worker: msgspec.json.Decoder[Hello | Answer] = msgspec.json.Decoder(Hello | Answer)
+_from_run: msgspec.json.Decoder[Ask] = msgspec.json.Decoder(Ask)
+
+
+def write(pipe: BinaryIO, frame: Frame) -> None:
+    """Send one frame."""
+    body = _encoder.encode(frame)
+    pipe.write(_LENGTH.pack(len(body)) + body)
+    pipe.flush()
+
+
+def _read(pipe: BinaryIO) -> bytes | None:
+    head = pipe.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return None
+    body = pipe.read(_LENGTH.unpack(head)[0])
+    return body if len(body) == _LENGTH.unpack(head)[0] else None
+
+
+def read_from_worker(pipe: BinaryIO) -> Hello | Answer | None:
+    """The next frame, None once the other side is gone (a cut frame counts as gone).
+
+    Raises:
+        msgspec.ValidationError: not a frame of this version.
+    """
+    body = _read(pipe)
+    return None if body is None else _from_worker.decode(body)
+
+
+def read_from_run(pipe: BinaryIO) -> Ask | None:
+    """As `read_from_worker`, on the worker's side."""
+    body = _read(pipe)
+    return None if body is None else _from_run.decode(body)

@@ -1,0 +1,1 @@
+"""The NumPy reference: right values, shards and plans, with no framework."""

@@ -1,0 +1,37 @@
+"""Which frameworks can be asked, and by which routes? One line each.
+
+Names packages as text, so that reading the registry imports no framework.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Framework(msgspec.Struct, frozen=True):
+    """One framework: the module with ``connect``, and the subjects it answers as."""
+
+    module: str
+    subjects: tuple[str, ...]
+
+
+FRAMEWORKS = {
+    "torch": Framework("adapters.torch_dtensor.adapter", ("torch",)),
+    "jax": Framework(
+        "adapters.jax_xla.adapter",
+        ("jax/jit", "jax/explicit", "jax/shard_map:implied", "jax/shard_map:cheapest"),
+    ),
+}
+
+
+def subjects() -> tuple[str, ...]:
+    """Every subject of every framework, in registry order."""
+    return tuple(subject for row in FRAMEWORKS.values() for subject in row.subjects)
+
+
+def framework_of(subject: str) -> str:
+    """The framework that answers as ``subject``; KeyError if there is none."""
+    for name, row in FRAMEWORKS.items():
+        if subject in row.subjects:
+            return name
+    raise KeyError(subject)

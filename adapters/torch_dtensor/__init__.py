@@ -1,0 +1,1 @@
+"""PyTorch DTensor in real processes over gloo, one per rank."""

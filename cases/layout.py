@@ -1,0 +1,126 @@
+"""What does a layout mean? Which indices every mesh position holds, and when two layouts are one.
+
+Index arithmetic only: no values, no collectives, no notation.
+"""
+
+from __future__ import annotations
+
+import itertools
+from functools import lru_cache
+
+from cases.model import Layout, Mesh
+
+Range = tuple[int, int]
+Ranges = tuple[Range, ...]
+
+
+def chunk(start: int, stop: int, parts: int, index: int) -> Range:
+    """The ``index``-th of ``parts`` chunks of [start, stop).
+
+    Chunks are ceil(size / parts) long until nothing is left, so 5 rows in 4 chunks are
+    2, 2, 1, 0: the rule of ``torch.chunk``, which DTensor's Shard follows.
+    """
+    step = -(-(stop - start) // parts)
+    return min(start + index * step, stop), min(start + (index + 1) * step, stop)
+
+
+def coordinate(mesh: Mesh, position: int) -> dict[str, int]:
+    """Where a row-major mesh position lies: axis name -> index along it."""
+    where = {}
+    for name, size in reversed(mesh.axes):
+        position, where[name] = divmod(position, size)
+    return {name: where[name] for name in mesh.names}
+
+
+@lru_cache(maxsize=4096)
+def coordinates(mesh: Mesh) -> tuple[dict[str, int], ...]:
+    """`coordinate` of every mesh position."""
+    return tuple(coordinate(mesh, position) for position in range(mesh.size))
+
+
+@lru_cache(maxsize=65536)
+def ranges(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> tuple[Ranges, ...]:
+    """For each mesh position, the [start, stop) of each tensor dim that it holds.
+
+    Several axes on one dim chunk the chunk, major to minor.
+    """
+    held = []
+    for where in coordinates(mesh):
+        local = []
+        for size, axes in zip(shape, layout.dims, strict=True):
+            span = (0, size)
+            for axis in axes:
+                span = chunk(*span, mesh[axis], where[axis])
+            local.append(span)
+        held.append(tuple(local))
+    return tuple(held)
+
+
+def local_shape(held: Ranges) -> tuple[int, ...]:
+    """Shape of a shard that holds these ranges."""
+    return tuple(stop - start for start, stop in held)
+
+
+def offset(held: Ranges) -> tuple[int, ...]:
+    """Global index of a shard's first element; an empty shard's is where it would begin."""
+    return tuple(start for start, _ in held)
+
+
+def groups(mesh: Mesh, axes: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+    """The groups of mesh positions that differ along ``axes`` only.
+
+    Inside a group, positions are ordered by ``axes``, major to minor, in the order given.
+    """
+    found: dict[tuple[int, ...], list[tuple[tuple[int, ...], int]]] = {}
+    for position, where in enumerate(coordinates(mesh)):
+        rest = tuple(index for name, index in where.items() if name not in axes)
+        found.setdefault(rest, []).append((tuple(where[axis] for axis in axes), position))
+    return tuple(tuple(position for _, position in sorted(group)) for group in found.values())
+
+
+def normal(mesh: Mesh, layout: Layout) -> Layout:
+    """The layout without axes of size 1, which split and reduce nothing."""
+    return Layout(
+        tuple(tuple(axis for axis in axes if mesh[axis] > 1) for axes in layout.dims),
+        tuple((axis, op) for axis, op in layout.partial if mesh[axis] > 1),
+    )
+
+
+def commute(one: str, other: str) -> bool:
+    """Whether two pending reductions may be done in either order."""
+    return one == other or {one, other} == {"sum", "avg"}
+
+
+def due(partial: tuple[tuple[str, str], ...]) -> tuple[frozenset[tuple[str, str]], ...]:
+    """Pending reductions in the order they are due, those that commute grouped together."""
+    grouped: list[set[tuple[str, str]]] = []
+    for pending in partial:
+        if grouped and all(commute(pending[1], op) for _, op in grouped[-1]):
+            grouped[-1].add(pending)
+        else:
+            grouped.append({pending})
+    return tuple(frozenset(group) for group in grouped)
+
+
+def same(mesh: Mesh, one: Layout, other: Layout, shape: tuple[int, ...]) -> bool:
+    """Whether two layouts of one tensor mean the same.
+
+    They do when, over axes of size > 1, every mesh position holds the same index ranges and
+    owes the same reductions.
+    """
+    one, other = normal(mesh, one), normal(mesh, other)
+    if one == other:
+        return True
+    if due(one.partial) != due(other.partial):
+        return False
+    return ranges(mesh, one, shape) == ranges(mesh, other, shape)
+
+
+def used(layout: Layout) -> tuple[str, ...]:
+    """Every axis that the layout names, splits first."""
+    return tuple(itertools.chain(*layout.dims)) + tuple(axis for axis, _ in layout.partial)
+
+
+def is_even(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> bool:
+    """Whether every mesh position holds a shard of one and the same shape."""
+    return len({local_shape(held) for held in ranges(mesh, layout, shape)}) == 1

@@ -1,0 +1,197 @@
+"""What is a case? A question that a framework can be asked, and what is right about its answer.
+
+A `Question` is all that an adapter is ever given. An `Expectation` never leaves the
+process that judges. Both are immutable data; how they are read and printed is in
+`notation` and `load`, what a layout means for indices is in `layout`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import msgspec
+
+from cases.arrays import Array
+
+REDUCTIONS = ("sum", "avg", "max", "min", "product")
+
+Scalar = bool | int | float | str
+Param = Scalar | None | list[int] | list[str] | list[float] | dict[str, int]
+
+
+class Mesh(msgspec.Struct, frozen=True):
+    """Named axes, outermost first, over devices laid out row-major.
+
+    ``axes`` holds (name, size) pairs; ``devices[i]`` is the device at mesh position i.
+    """
+
+    axes: tuple[tuple[str, int], ...]
+    devices: tuple[int, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Axis names, outermost first."""
+        return tuple(name for name, _ in self.axes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Axis sizes, outermost first."""
+        return tuple(size for _, size in self.axes)
+
+    @property
+    def size(self) -> int:
+        """Number of mesh positions, which is the number of devices."""
+        return math.prod(self.shape)
+
+    def __getitem__(self, axis: str) -> int:
+        """Size of the axis named ``axis``; KeyError if there is none."""
+        return dict(self.axes)[axis]
+
+
+def mesh(axes: dict[str, int], devices: tuple[int, ...] | None = None) -> Mesh:
+    """A mesh of ``axes`` over devices 0, 1, 2, … or over ``devices`` in the order given."""
+    count = math.prod(axes.values())
+    return Mesh(tuple(axes.items()), tuple(range(count)) if devices is None else devices)
+
+
+class Layout(msgspec.Struct, frozen=True, tag=True):
+    """How a tensor sits on a mesh.
+
+    ``dims[d]`` names the mesh axes that split tensor dim d, major to minor.
+    ``partial`` holds (axis, reduction) for the reductions still owed; where reductions of
+    different kinds meet, they are due in the order written. Axes named nowhere replicate.
+    """
+
+    dims: tuple[tuple[str, ...], ...]
+    partial: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def ndim(self) -> int:
+        """Number of tensor dims."""
+        return len(self.dims)
+
+
+class Foreign(msgspec.Struct, frozen=True, tag=True):
+    """A layout that a framework reports and `Layout` cannot say, in the framework's words."""
+
+    text: str
+
+
+class Input(msgspec.Struct, frozen=True):
+    """A tensor that exists before the program runs.
+
+    Exactly one of ``value`` (the global array) and ``per_device`` (one local array per mesh
+    position: the addends of a partial input, or shards as they are) is given. ``irregular``
+    marks per-device shards that break the chunk rule. ``mesh`` replaces the question's mesh;
+    ``view`` names a mesh made by the mesh steps.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    layout: Layout
+    value: Array | None = None
+    per_device: tuple[Array, ...] | None = None
+    irregular: bool = False
+    mesh: Mesh | None = None
+    view: str | None = None
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One op with one result. ``to`` is the layout asked for, None where the framework chooses.
+
+    An argument is the name of an input or of an earlier result, or a number. The op
+    "redistribute" has one argument and always a ``to``.
+    """
+
+    result: str
+    op: str
+    args: tuple[str | int | float | bool, ...]
+    params: dict[str, Param] = {}
+    to: Layout | None = None
+
+
+class MeshStep(msgspec.Struct, frozen=True):
+    """A mesh derived from the question's: slice, flatten, unflatten or concatenate ``axes``."""
+
+    result: str
+    op: Literal["mesh_slice", "mesh_flatten", "mesh_unflatten", "mesh_concatenate"]
+    axes: tuple[str, ...]
+    params: dict[str, Param | dict[str, int]] = {}
+
+
+class Recipe(msgspec.Struct, frozen=True):
+    """A small model with a parallel plan, by name, in place of a program of steps."""
+
+    name: str
+    sizes: dict[str, int] = {}
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What a framework is asked. ``check`` names the inputs and results that count.
+
+    ``fresh`` asks for a framework as it is after start-up, because something in the
+    question changes what later calls do. ``mode`` "plan" means no data.
+    """
+
+    id: str
+    mesh: Mesh
+    inputs: tuple[Input, ...] = ()
+    steps: tuple[Step, ...] = ()
+    check: tuple[str, ...] = ()
+    mesh_steps: tuple[MeshStep, ...] = ()
+    context: str | None = None
+    mode: Literal["real", "plan"] = "real"
+    recipe: Recipe | None = None
+    fresh: bool = False
+
+
+class Tolerance(msgspec.Struct, frozen=True):
+    """|got - wanted| <= atol + rtol * |wanted|, elementwise; both 0 means bit for bit."""
+
+    rtol: float = 0.0
+    atol: float = 0.0
+    why: str = ""
+
+
+class Expectation(msgspec.Struct, frozen=True):
+    """What is right, where the case says so itself rather than leaving it to the reference.
+
+    ``right``: result -> global value. ``shards`` and ``offsets``: input or result -> one
+    per mesh position. ``meshes``: mesh step -> the grid that each device sees. ``counts``:
+    step or "step/full" -> collectives by kind for torch, stated by the case's source.
+    ``sufficient``: kind -> number of collectives that suffice, held against the cheapest plan.
+    """
+
+    right: dict[str, Array] = {}
+    shards: dict[str, tuple[Array, ...]] = {}
+    offsets: dict[str, tuple[tuple[int, ...], ...]] = {}
+    meshes: dict[str, tuple[Array, ...]] = {}
+    layouts: dict[str, Layout] = {}
+    counts: dict[str, dict[str, int]] = {}
+    sufficient: dict[str, int] | None = None
+    tolerance: Tolerance | None = None
+
+
+class Case(msgspec.Struct, frozen=True):
+    """A question, what is right about it, and where it comes from.
+
+    ``insensitive`` says why no seeded mistake can be noticed by this case, if so.
+    """
+
+    question: Question
+    expectation: Expectation = Expectation()
+    family: str = ""
+    file: str = ""
+    source: str = ""
+    date: str = ""
+    kind: str = ""
+    notes: str = ""
+    tags: frozenset[str] = frozenset()
+    insensitive: str = ""
+
+    @property
+    def id(self) -> str:
+        """The id of the question, unique in a run."""
+        return self.question.id

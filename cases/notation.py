@@ -1,0 +1,189 @@
+"""How is a layout written? In DTensor placements and in JAX PartitionSpecs, read and printed.
+
+The two say different things: placements have partial but keep no order of mesh axes inside
+a dim except through strided shards; a PartitionSpec keeps the order but, outside
+`unreduced`, has no partial. What one side cannot say is refused with the reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+
+from cases.model import REDUCTIONS, Layout, Mesh
+
+_PLACEMENT = re.compile(
+    r"\s*(?:(?P<r>R)|(?P<s>S)\s*\(\s*(?P<dim>-?\d+)\s*\)"
+    r"|(?P<ss>SS|_S)\s*\(\s*(?P<sdim>-?\d+)\s*,\s*(?:sf=)?(?P<factor>\d+)\s*\)"
+    r"|(?P<p>P)(?:\s*\(\s*(?P<op>\w+)\s*\))?)\s*"
+)
+
+
+class NotationError(ValueError):
+    """A layout that cannot be read or said: what was found, and what is wanted."""
+
+    def __init__(self, found: str, wanted: str):
+        super().__init__(f"found {found}, wanted {wanted}")
+        self.found = found
+        self.wanted = wanted
+
+
+def from_placements(placements: Sequence[str], mesh: Mesh, ndim: int) -> Layout:
+    """The layout that one placement per mesh axis describes.
+
+    ``R``, ``S(d)``, ``P(op)`` and ``SS(d,f)``, DTensor's strided shard with split factor f:
+    the axis comes after later axes of the mesh whose sizes multiply to f. Dims may be negative.
+
+    Raises:
+        NotationError: a placement is malformed, or no order of axes has that split factor.
+    """
+    if len(placements) != len(mesh.axes):
+        raise NotationError(
+            f"{len(placements)} placements",
+            f"one for each of the {len(mesh.axes)} mesh axes {', '.join(mesh.names)}",
+        )
+    dims: list[list[str]] = [[] for _ in range(ndim)]
+    partial: list[tuple[str, str]] = []
+    # From the last mesh axis to the first, so that a split factor counts axes placed already.
+    for axis, text in reversed(list(zip(mesh.names, placements, strict=True))):
+        read = _PLACEMENT.fullmatch(text)
+        if read is None:
+            raise NotationError(repr(text), "R, S(dim), SS(dim,factor) or P(reduction)")
+        if read["p"]:
+            op = read["op"] or "sum"
+            if op not in REDUCTIONS:
+                raise NotationError(f"reduction {op!r}", "one of " + ", ".join(REDUCTIONS))
+            partial.insert(0, (axis, op))
+        elif not read["r"]:
+            dim = int(read["dim"] or read["sdim"])
+            if not -ndim <= dim < ndim:
+                raise NotationError(f"dim {dim}", f"a dim of a {ndim}-d tensor")
+            _insert(dims[dim % ndim], axis, int(read["factor"] or 1), mesh, text)
+    return Layout(tuple(map(tuple, dims)), tuple(partial))
+
+
+def _insert(order: list[str], axis: str, factor: int, mesh: Mesh, text: str) -> None:
+    before = 1
+    for place in range(len(order) + 1):
+        if before == factor:
+            order.insert(place, axis)
+            return
+        before *= mesh[order[place]] if place < len(order) else 1
+    inner = ", ".join(f"{name}={mesh[name]}" for name in order) or "none"
+    raise NotationError(
+        f"{text} for axis {axis}",
+        f"a split factor that leading later axes of the same dim ({inner}) multiply to",
+    )
+
+
+def from_mapping(placements: Mapping[str, str], mesh: Mesh, ndim: int) -> Layout:
+    """The layout of ``{axis: placement}``; an axis left out replicates.
+
+    Raises:
+        NotationError: an axis is not the mesh's, or a placement is malformed.
+    """
+    for axis in placements:
+        if axis not in mesh.names:
+            raise NotationError(f"axis {axis!r}", "one of " + ", ".join(mesh.names))
+    return from_placements([placements.get(axis, "R") for axis in mesh.names], mesh, ndim)
+
+
+def from_spec(text: str, mesh: Mesh, ndim: int) -> Layout:
+    """The layout that a PartitionSpec describes: ``P('dp', ('tp', 'ep'), None)``.
+
+    ``unreduced={'tp'}`` is a pending sum. Trailing dims left out are not split.
+
+    Raises:
+        NotationError: not a PartitionSpec, or it does not fit the mesh or the tensor.
+    """
+    wanted = "a PartitionSpec such as P('dp', None) or P(unreduced={'tp'})"
+    try:
+        call = ast.parse(text.strip(), mode="eval").body
+        if not isinstance(call, ast.Call) or ast.unparse(call.func) not in ("P", "PartitionSpec"):
+            raise ValueError
+        entries = [ast.literal_eval(entry) for entry in call.args]
+        keywords = {word.arg: ast.literal_eval(word.value) for word in call.keywords}
+        unreduced = keywords.pop("unreduced", ())
+        if keywords or isinstance(unreduced, str):
+            raise ValueError
+        dims = tuple(
+            () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
+            for entry in entries
+        )
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        raise NotationError(repr(text), wanted) from None
+    if len(dims) > ndim:
+        raise NotationError(f"{len(dims)} entries in {text}", f"at most {ndim}, one per dim")
+    layout = Layout(
+        dims + ((),) * (ndim - len(dims)),
+        tuple((axis, "sum") for axis in mesh.names if axis in unreduced),
+    )
+    seen: set[str] = set()
+    for axis in [axis for axes in layout.dims for axis in axes] + sorted(map(str, unreduced)):
+        if axis not in mesh.names:
+            raise NotationError(f"axis {axis!r}", "one of " + ", ".join(mesh.names))
+        if axis in seen:
+            raise NotationError(f"axis {axis!r} used twice", "each axis at most once")
+        seen.add(axis)
+    return layout
+
+
+def to_placements(layout: Layout, mesh: Mesh) -> tuple[str, ...]:
+    """One placement per mesh axis; axis orders that differ from the mesh's as strided shards.
+
+    Raises:
+        NotationError: pending reductions that do not commute are due in another order than
+            the mesh's, which placements cannot say.
+    """
+    placements = dict.fromkeys(mesh.names, "R")
+    order = [axis for axis, _ in layout.partial]
+    if order != sorted(order, key=mesh.names.index) and len({op for _, op in layout.partial}) > 1:
+        raise NotationError(
+            f"reductions due in the order {', '.join(order)}", "the order of the mesh axes"
+        )
+    for axis, op in layout.partial:
+        placements[axis] = f"P({op})"
+    for dim, axes in enumerate(layout.dims):
+        for place, axis in enumerate(axes):
+            factor = 1
+            for outer in axes[:place]:
+                if mesh.names.index(outer) > mesh.names.index(axis):
+                    factor *= mesh[outer]
+            placements[axis] = f"S({dim})" if factor == 1 else f"SS({dim},{factor})"
+    return tuple(placements.values())
+
+
+def to_spec(layout: Layout) -> str:
+    """The PartitionSpec of a layout; trailing unsplit dims are left out.
+
+    Raises:
+        NotationError: a pending reduction other than a sum, which JAX cannot say.
+    """
+    others = sorted({op for _, op in layout.partial} - {"sum"})
+    if others:
+        raise NotationError(f"pending {', '.join(others)}", "pending sums only (unreduced)")
+    entries = ["None" if not axes else _entry(axes) for axes in layout.dims]
+    while entries and entries[-1] == "None":
+        entries.pop()
+    if layout.partial:
+        entries.append("unreduced={" + ", ".join(repr(axis) for axis, _ in layout.partial) + "}")
+    return f"P({', '.join(entries)})"
+
+
+def _entry(axes: tuple[str, ...]) -> str:
+    return repr(axes[0]) if len(axes) == 1 else f"({', '.join(map(repr, axes))})"
+
+
+def both(layout: Layout, mesh: Mesh) -> str:
+    """The layout in both notations, for people: ``[S(0), R]  =  P('dp')``."""
+    sides = []
+    try:
+        sides.append(f"[{', '.join(to_placements(layout, mesh))}]")
+    except NotationError as error:
+        sides.append(f"(no placements: {error.found})")
+    try:
+        sides.append(to_spec(layout))
+    except NotationError as error:
+        sides.append(f"(no PartitionSpec: {error.found})")
+    return "  =  ".join(sides)

@@ -1,0 +1,1 @@
+"""What people read: pages and tables written from verdicts and records."""

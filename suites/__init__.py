@@ -1,0 +1,1 @@
+"""Verdicts: answers held against expectations and against one another."""
