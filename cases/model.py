@@ -17,7 +17,7 @@ from cases.arrays import Array
 REDUCTIONS = ("sum", "avg", "max", "min", "product")
 
 Scalar = bool | int | float | str
-Param = Scalar | None | list[int] | list[str] | list[float] | dict[str, int]
+Param = Scalar | None | list[int | float | str] | dict[str, int]
 
 
 class Mesh(msgspec.Struct, frozen=True):

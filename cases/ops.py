@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from cases.model import Param, Tolerance
+from cases.model import REDUCTIONS, Param, Tolerance
 
 Value = NDArray[Any]
 Family = Literal["move", "pointwise", "reduction", "contraction"]
@@ -24,9 +24,10 @@ class Op(msgspec.Struct, frozen=True):
     """One row of the vocabulary.
 
     ``meaning`` takes the arguments in order and the parameters by name. ``required`` and
-    ``optional`` are parameter names; ``linear`` names the pending reductions that the op
-    passes through when every tensor argument (pointwise with two: both; with a number: the
-    tensor) owes the same one. ``exact`` ops are compared bit for bit when data are integers.
+    ``optional`` are parameter names. ``linear``: the pending reductions that the op passes
+    through when every argument owes the same. ``each``: the arguments in which it is linear
+    one at a time, the others held fixed. ``reduces``: the reduction that it is over the dims
+    that vanish; "sum" for contractions.
     """
 
     name: str
@@ -36,8 +37,8 @@ class Op(msgspec.Struct, frozen=True):
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     linear: frozenset[str] = frozenset()
+    each: tuple[int, ...] = ()
     reduces: str = ""
-    summary: str = ""
 
 
 def _sum_dtype(x: Value) -> np.dtype[Any]:
@@ -85,20 +86,21 @@ def _einsum(x: Value, w: Value, subscripts: str) -> Value:
 
 
 _SUM_LIKE = frozenset({"sum", "avg"})
+_ANY = frozenset(REDUCTIONS)
 
 _ROWS = (
-    Op("redistribute", "move", ("x",), lambda x: x, summary="the same tensor in another layout"),
-    Op("identity", "move", ("x",), lambda x: x, summary="the tensor itself"),
+    Op("redistribute", "move", ("x",), lambda x: x, linear=_ANY),
+    Op("identity", "move", ("x",), lambda x: x, linear=_ANY),
     Op("add", "pointwise", ("x", "y"), np.add, linear=_SUM_LIKE),
     Op("subtract", "pointwise", ("x", "y"), np.subtract, linear=_SUM_LIKE),
-    Op("multiply", "pointwise", ("x", "y"), np.multiply),
-    Op("divide", "pointwise", ("x", "y"), np.divide),
+    Op("multiply", "pointwise", ("x", "y"), np.multiply, each=(0, 1)),
+    Op("divide", "pointwise", ("x", "y"), np.divide, each=(0,)),
     Op("maximum", "pointwise", ("x", "y"), np.maximum, linear=frozenset({"max"})),
     Op("minimum", "pointwise", ("x", "y"), np.minimum, linear=frozenset({"min"})),
     Op("negative", "pointwise", ("x",), np.negative, linear=_SUM_LIKE),
     Op("abs", "pointwise", ("x",), np.abs),
     Op("square", "pointwise", ("x",), np.square),
-    Op("exp", "pointwise", ("x",), np.exp, linear=frozenset()),
+    Op("exp", "pointwise", ("x",), np.exp),
     Op("sum", "reduction", ("x",), _sum, optional=("axis", "keepdims"),
        linear=_SUM_LIKE, reduces="sum"),
     Op("mean", "reduction", ("x",), _reduce(np.mean), optional=("axis", "keepdims"),
@@ -109,9 +111,9 @@ _ROWS = (
        linear=frozenset({"min"}), reduces="min"),
     Op("prod", "reduction", ("x",), _prod, optional=("axis", "keepdims"),
        linear=frozenset({"product"}), reduces="product"),
-    Op("matmul", "contraction", ("x", "w"), _contract(np.matmul)),
+    Op("matmul", "contraction", ("x", "w"), _contract(np.matmul), each=(0, 1), reduces="sum"),
     Op("einsum", "contraction", ("x", "w"), _contract(_einsum),
-       required=("subscripts",)),
+       required=("subscripts",), each=(0, 1), reduces="sum"),
 )  # fmt: skip
 
 OPS = {row.name: row for row in _ROWS}

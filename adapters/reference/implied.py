@@ -1,0 +1,146 @@
+"""Which collectives does a change of layout imply? The placement algebra, axis by axis.
+
+S(i)→R implies an all-gather, S(i)→S(j) an all-to-all, P→R an all-reduce, P→S a
+reduce-scatter, R→anything nothing. Two kinds of nesting tie axes together:
+
+* In one dim, an axis inner to one that is added, removed or moved has changed too: its
+  shards are other rows now. It is gathered, innermost first, and sliced again, outermost first.
+* A reduction due before one that is paid must be paid too, if the two do not commute.
+
+Changes that wait for one another, such as two axes that exchange their dims, are untied by
+gathering the innermost mesh axis among them. Knows no bytes and looks for nothing cheaper.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from adapters.reference.plan import Move, MoveKind, Plan
+from cases.layout import due, normal, same
+from cases.model import Layout, Mesh
+
+Pending = frozenset[tuple[str, str]]
+
+
+@lru_cache(maxsize=65536)
+def implied(mesh: Mesh, source: Layout, target: Layout, shape: tuple[int, ...]) -> Plan:
+    """The moves, free slices included, that lead from ``source`` to ``target``.
+
+    Axes of size 1 never communicate. Layouts that mean the same imply nothing.
+    """
+    if same(mesh, source, target, shape):
+        return ()
+    source, target = normal(mesh, source), normal(mesh, target)
+    waiting = _changed(mesh, source, target)
+    now, plan = source, []
+    while waiting:
+        move = _next(mesh, now, target, waiting) or _untie(mesh, now, waiting)
+        plan.append(move)
+        now = move.after
+        if _place(now, move.axes[0]) == _place(target, move.axes[0]):
+            waiting.remove(move.axes[0])
+    return tuple(plan)
+
+
+def _place(layout: Layout, axis: str) -> tuple[str, ...] | int | None:
+    """Where an axis is: the dim that it splits, the reduction owed over it, or None."""
+    for dim, axes in enumerate(layout.dims):
+        if axis in axes:
+            return dim
+    for name, op in layout.partial:
+        if name == axis:
+            return ("partial", op)
+    return None
+
+
+def _changed(mesh: Mesh, source: Layout, target: Layout) -> list[str]:
+    """The axes that have to do something, in mesh order."""
+    kept: set[str] = set()
+    for ours, theirs in zip(source.dims, target.dims, strict=True):
+        for one, other in zip(ours, theirs):
+            if one != other:
+                break
+            kept.add(one)
+    kept |= {axis for axis, _ in _kept_pending(due(source.partial), due(target.partial))}
+    resting = {
+        axis for axis in mesh.names if _place(source, axis) is None and _place(target, axis) is None
+    }
+    return [axis for axis in mesh.names if axis not in kept | resting]
+
+
+def _kept_pending(ours: tuple[Pending, ...], theirs: tuple[Pending, ...]) -> Pending:
+    wanted: Pending = frozenset().union(*theirs)
+    kept: Pending = frozenset()
+    order = []
+    for group in reversed(ours):
+        kept |= group & wanted
+        order.append(group & wanted)
+        if not group <= wanted:
+            break
+    # What stays owed must be due in the same order on both sides.
+    others = [group & kept for group in reversed(theirs) if group & kept]
+    return kept if [group for group in order if group] == others else frozenset()
+
+
+def _ready(now: Layout, target: Layout, axis: str, dim: int) -> bool:
+    """Whether an axis that arrives in a dim now would be in its right place, for good."""
+    place = target.dims[dim].index(axis)
+    return now.dims[dim] == target.dims[dim][:place]
+
+
+def _next(mesh: Mesh, now: Layout, target: Layout, waiting: list[str]) -> Move | None:
+    """The first waiting axis, in mesh order, that can go where it should; None if all wait."""
+    for axis in waiting:
+        here, there = _place(now, axis), _place(target, axis)
+        arrives = isinstance(there, int) and there != here and _ready(now, target, axis, there)
+        if isinstance(here, int):
+            if now.dims[here][-1] != axis:
+                continue
+            if here == there or not isinstance(there, int):
+                return _move("all-gather", now, target, axis)
+            if arrives:
+                return _move("all-to-all", now, target, axis, there)
+        elif here is not None:
+            if not any(name == axis for name, _ in due(now.partial)[0]):
+                continue
+            if not isinstance(there, int):
+                return _move("all-reduce", now, target, axis)
+            if arrives:
+                return _move("reduce-scatter", now, target, axis, there)
+        elif not isinstance(there, int) or arrives:
+            return _move("slice", now, target, axis, there)
+    return None
+
+
+def _untie(mesh: Mesh, now: Layout, waiting: list[str]) -> Move:
+    for axis in reversed(waiting):
+        here = _place(now, axis)
+        if isinstance(here, int) and now.dims[here][-1] == axis:
+            return _move("all-gather", now, now, axis)
+    first = next(axis for axis in waiting if any(name == axis for name, _ in due(now.partial)[0]))
+    return _move("all-reduce", now, now, first)
+
+
+def _move(
+    kind: MoveKind,
+    now: Layout,
+    target: Layout,
+    axis: str,
+    to: int | tuple[str, ...] | None = None,
+) -> Move:
+    dims = [tuple(name for name in axes if name != axis) for axes in now.dims]
+    partial = tuple(pending for pending in now.partial if pending[0] != axis)
+    if isinstance(to, int):
+        dims[to] += (axis,)
+    elif to is not None:
+        # Owed again, in the target's order where it has one.
+        order = [name for name, _ in target.partial]
+        partial = tuple(
+            sorted((*partial, (axis, to[1])), key=lambda pending: _rank(order, pending[0]))
+        )
+    return Move(kind, (axis,), now, Layout(tuple(dims), partial))
+
+
+def _rank(order: list[str], axis: str) -> int:
+    # A reduction that the target does not owe is due before those that it does.
+    return order.index(axis) if axis in order else -1

@@ -1,0 +1,245 @@
+"""What is a plan? Moves from one layout to another, what each costs, what each does to shards.
+
+A move is a collective over some mesh axes or a free local step. Costs come from kind and
+sizes, never from a clock; execution is NumPy on one array per mesh position and looks only
+at the members of the move's own groups.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache, reduce
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from adapters.answer import Collective
+from cases.layout import Ranges, coordinates, due, groups, local_shape, ranges
+from cases.model import Layout, Mesh
+
+MoveKind = Literal[
+    "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute", "slice"
+]
+Shards = list[NDArray[Any]]
+
+
+class Move(msgspec.Struct, frozen=True):
+    """One step of a plan: what it is, the mesh axes that it runs over, and the layouts around it.
+
+    all-gather takes ``axes``, the innermost of one dim, off that dim; all-to-all moves them to
+    the innermost place of another dim; all-reduce pays pending reductions; reduce-scatter pays
+    them and splits a dim; collective-permute passes whole shards on; slice is local and free.
+    """
+
+    kind: MoveKind
+    axes: tuple[str, ...]
+    before: Layout
+    after: Layout
+
+
+Plan = tuple[Move, ...]
+
+
+def collectives(plan: Plan) -> Plan:
+    """The moves that communicate."""
+    return tuple(move for move in plan if move.kind != "slice")
+
+
+def cost(mesh: Mesh, move: Move, shape: tuple[int, ...]) -> int:
+    """Elements that the busiest device receives, times the number of devices.
+
+    The factor keeps the division by the group size whole. With b elements in the local operand
+    and g devices in a group: all-gather (g-1)*b, all-to-all and reduce-scatter b*(g-1)/g,
+    all-reduce 2*b*(g-1)/g, permute b. Uneven shards count with their actual sizes.
+    """
+    if move.kind == "slice":
+        return 0
+    g = math.prod(mesh[axis] for axis in move.axes)
+    befores, afters = ranges(mesh, move.before, shape), ranges(mesh, move.after, shape)
+    match move.kind:
+        case "all-gather":
+            most = max(_size(a) - _size(b) for a, b in zip(afters, befores, strict=True))
+        case "all-to-all":
+            most = max(_size(a) - _overlap(a, b) for a, b in zip(afters, befores, strict=True))
+        case "reduce-scatter":
+            most = max(_size(a) for a in afters) * (g - 1)
+        case "all-reduce":
+            return 2 * max(_size(b) for b in befores) * (g - 1) * (mesh.size // g)
+        case "collective-permute":
+            sent = sources(mesh, move, shape)
+            most = max(_size(a) for p, a in enumerate(afters) if sent[p] != p)
+    return most * mesh.size
+
+
+def plan_bytes(mesh: Mesh, plan: Plan, shape: tuple[int, ...], itemsize: int) -> Fraction:
+    """Bytes that the busiest device receives over the whole plan."""
+    return Fraction(sum(cost(mesh, move, shape) for move in plan) * itemsize, mesh.size)
+
+
+def as_collectives(
+    mesh: Mesh, plan: Plan, shape: tuple[int, ...], itemsize: int
+) -> tuple[Collective, ...]:
+    """The plan's collectives in the words of an answer."""
+    return tuple(
+        Collective(
+            kind,
+            tuple(axis for axis in mesh.names if axis in move.axes),
+            math.prod(mesh[axis] for axis in move.axes),
+            max(map(_size, ranges(mesh, move.before, shape))) * itemsize,
+        )
+        for move in plan
+        if (kind := move.kind) != "slice"
+    )
+
+
+def _size(held: Ranges) -> int:
+    return math.prod(local_shape(held))
+
+
+def _overlap(one: Ranges, other: Ranges) -> int:
+    return math.prod(
+        max(0, min(a[1], b[1]) - max(a[0], b[0])) for a, b in zip(one, other, strict=True)
+    )
+
+
+@lru_cache(maxsize=65536)
+def holdings(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> tuple[tuple[Any, ...], ...]:
+    """For each mesh position, what it holds: index ranges, and which addend of what is owed.
+
+    Two positions with equal holdings hold equal arrays. Pending reductions are counted by kind,
+    in the order due, so that it does not matter over which axis an addend is one.
+    """
+    orders = [
+        (op, tuple(axis for axis in mesh.names if (axis, op) in group))
+        for group in due(layout.partial)
+        for op in sorted({op for _, op in group})
+    ]
+    held = []
+    for where, local in zip(coordinates(mesh), ranges(mesh, layout, shape), strict=True):
+        addend = []
+        for op, axes in orders:
+            index = 0
+            for axis in axes:
+                index = index * mesh[axis] + where[axis]
+            addend.append((op, math.prod(mesh[axis] for axis in axes), index))
+        held.append((local, tuple(addend)))
+    return tuple(held)
+
+
+def sources(mesh: Mesh, move: Move, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """For a permute: the mesh position that each position's shard comes from.
+
+    As many as can be stay where they are; each position sends to exactly one.
+
+    Raises:
+        ValueError: the layouts do not hold the same shards equally often.
+    """
+    befores, afters = holdings(mesh, move.before, shape), holdings(mesh, move.after, shape)
+    if sorted(befores) != sorted(afters):
+        raise ValueError(f"no permutation takes {move.before} to {move.after}")
+    taken = [befores[p] == afters[p] for p in range(mesh.size)]
+    spare: dict[Any, list[int]] = {}
+    for p in range(mesh.size):
+        if not taken[p]:
+            spare.setdefault(befores[p], []).append(p)
+    return tuple(p if taken[p] else spare[afters[p]].pop(0) for p in range(mesh.size))
+
+
+_COMBINE = {"max": np.maximum, "min": np.minimum, "product": np.multiply}
+
+
+def combine(addends: Sequence[NDArray[Any]], op: str) -> NDArray[Any]:
+    """The reduction of equally shaped addends; "avg" of integers is not rounded but refused.
+
+    Raises:
+        ValueError: an average of integers.
+    """
+    if op in ("sum", "avg"):
+        wide = (
+            np.float64 if addends[0].dtype.itemsize < 4 and addends[0].dtype.kind == "f" else None
+        )
+        total = np.sum(np.stack(addends), axis=0, dtype=wide or addends[0].dtype)
+        if op == "avg":
+            if addends[0].dtype.kind in "biu":
+                raise ValueError("the average of integers is no integer")
+            total = total / len(addends)
+        return np.asarray(total).astype(addends[0].dtype)
+    return reduce(_COMBINE[op], addends)
+
+
+def execute(mesh: Mesh, plan: Plan, shards: Shards, shape: tuple[int, ...]) -> Shards:
+    """The shards after every move of the plan; ``shards`` holds one array per mesh position."""
+    for move in plan:
+        shards = _DO[move.kind](mesh, move, shards, shape)
+    return shards
+
+
+def _left(move: Move) -> tuple[int, tuple[str, ...]]:
+    """The dim that a gather or all-to-all frees, and the axes that leave it, in their order."""
+    for dim, (before, after) in enumerate(zip(move.before.dims, move.after.dims, strict=True)):
+        if len(after) < len(before):
+            return dim, before[len(after) :]
+    raise ValueError(f"{move.kind} frees no dim")
+
+
+def _cut(array: NDArray[Any], held: Ranges, wanted: Ranges, dims: Sequence[int]) -> NDArray[Any]:
+    """The part of a shard that holds ``held`` which lies in ``wanted`` along some dims."""
+    index = [slice(None)] * array.ndim
+    for dim in dims:
+        index[dim] = slice(wanted[dim][0] - held[dim][0], wanted[dim][1] - held[dim][0])
+    return array[tuple(index)]
+
+
+def _gather(mesh: Mesh, move: Move, shards: Shards, shape: tuple[int, ...]) -> Shards:
+    dim, order = _left(move)
+    befores, afters = ranges(mesh, move.before, shape), ranges(mesh, move.after, shape)
+    split = [d for d in range(len(shape)) if len(move.after.dims[d]) > len(move.before.dims[d])]
+    new = list(shards)
+    for group in groups(mesh, order):
+        for p in group:
+            parts = [_cut(shards[m], befores[m], afters[p], split) for m in group]
+            new[p] = np.concatenate(parts, axis=dim)
+    return new
+
+
+def _pay(mesh: Mesh, move: Move, shards: Shards, shape: tuple[int, ...]) -> Shards:
+    op = dict(move.before.partial)[move.axes[0]]
+    befores, afters = ranges(mesh, move.before, shape), ranges(mesh, move.after, shape)
+    new = list(shards)
+    for group in groups(mesh, move.axes):
+        total = combine([shards[m] for m in group], op)
+        for p in group:
+            new[p] = _cut(total, befores[p], afters[p], range(len(shape)))
+    return new
+
+
+def _permute(mesh: Mesh, move: Move, shards: Shards, shape: tuple[int, ...]) -> Shards:
+    return [shards[p] for p in sources(mesh, move, shape)]
+
+
+def _slice(mesh: Mesh, move: Move, shards: Shards, shape: tuple[int, ...]) -> Shards:
+    befores, afters = ranges(mesh, move.before, shape), ranges(mesh, move.after, shape)
+    owed = [pending for pending in move.after.partial if pending not in move.before.partial]
+    new = []
+    for p, where in enumerate(coordinates(mesh)):
+        shard = _cut(shards[p], befores[p], afters[p], range(len(shape)))
+        for axis, op in owed:
+            # One addend is the value and the others neutral; avg, max and min take it everywhere.
+            if op in ("sum", "product") and where[axis]:
+                shard = np.full_like(shard, op == "product")
+        new.append(shard)
+    return new
+
+
+_DO = {
+    "all-gather": _gather,
+    "all-to-all": _gather,
+    "all-reduce": _pay,
+    "reduce-scatter": _pay,
+    "collective-permute": _permute,
+    "slice": _slice,
+}

@@ -1,0 +1,90 @@
+"""What is the right value? Inputs made whole, ops by their NumPy meaning, shards by arithmetic.
+
+No layout changes a value here: that is the point of a reference.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adapters.reference.plan import combine
+from cases.arrays import unpack
+from cases.layout import coordinates, due, groups, ranges
+from cases.model import Input, Layout, Mesh, Question, Step
+from cases.ops import OPS
+
+Value = NDArray[Any]
+
+
+def whole(given: Input, mesh: Mesh) -> Value:
+    """The global array of an input: as given, or its addends reduced and its shards joined."""
+    mesh = given.mesh or mesh
+    if given.value is not None:
+        return unpack(given.value)
+    assert given.per_device is not None
+    locals_ = [unpack(array) for array in given.per_device]
+    return join(mesh, given.layout, locals_, given.shape)
+
+
+def join(mesh: Mesh, layout: Layout, shards: list[Value], shape: tuple[int, ...]) -> Value:
+    """The global array that shards in ``layout`` stand for, one per mesh position.
+
+    Shards that break the chunk rule are laid end to end, in the order of their positions.
+    Of replicas, the first position's counts. Pending reductions are done in the order due.
+    """
+    paid = list(shards)
+    for group in due(layout.partial):
+        for op in sorted({op for _, op in group}):
+            axes = tuple(axis for axis in mesh.names if (axis, op) in group)
+            before = list(paid)
+            for members in groups(mesh, axes):
+                total = combine([before[m] for m in members], op)
+                for m in members:
+                    paid[m] = total
+    axes = tuple(axis for order in layout.dims for axis in order)
+    firsts = [
+        p
+        for p, where in enumerate(coordinates(mesh))
+        if all(index == 0 or axis in axes for axis, index in where.items())
+    ]
+    held = ranges(mesh, layout, shape)
+    if all(paid[p].shape == tuple(b - a for a, b in held[p]) for p in firsts):
+        out = np.empty(shape, shards[0].dtype)
+        for p in firsts:
+            out[tuple(slice(a, b) for a, b in held[p])] = paid[p]
+        return out
+    split = [dim for dim, order in enumerate(layout.dims) if order]
+    if len(split) != 1:
+        raise ValueError("irregular shards can be laid end to end along one dim only")
+    return np.concatenate([paid[p] for p in firsts], axis=split[0])
+
+
+def cut(mesh: Mesh, layout: Layout, value: Value) -> list[Value]:
+    """The shard of each mesh position; pending reductions must be none.
+
+    Raises:
+        ValueError: the layout owes a reduction, so that shards do not follow from the value.
+    """
+    if layout.partial:
+        raise ValueError("a partial layout does not determine its addends")
+    return [
+        value[tuple(slice(start, stop) for start, stop in held)]
+        for held in ranges(mesh, layout, value.shape)
+    ]
+
+
+def meaning(step: Step, values: dict[str, Value]) -> Value:
+    """The value of a step's result, given those of the names that it uses."""
+    args = [values[arg] if isinstance(arg, str) else arg for arg in step.args]
+    return np.asarray(OPS[step.op].meaning(*args, **step.params))
+
+
+def evaluate(question: Question) -> dict[str, Value]:
+    """The global value of every input and result."""
+    values = {given.name: whole(given, question.mesh) for given in question.inputs}
+    for step in question.steps:
+        values[step.result] = meaning(step, values)
+    return values
