@@ -18,7 +18,8 @@ from cases.model import Question
 # Raised whenever a frame changes its meaning; a worker of another version is turned away.
 VERSION = 1
 
-_LENGTH = struct.Struct(">I")
+# What stands before each body: its length.
+HEAD = struct.Struct(">I")
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True):
@@ -70,19 +71,46 @@ _from_worker: msgspec.json.Decoder[Hello | Answer] = msgspec.json.Decoder(Hello 
 _from_run: msgspec.json.Decoder[Ask] = msgspec.json.Decoder(Ask)
 
 
+class _Version(msgspec.Struct, frozen=True):
+    protocol: int
+
+
+def encode(frame: Frame) -> bytes:
+    """One frame as it goes over the pipe: length, then body."""
+    body = _encoder.encode(frame)
+    return HEAD.pack(len(body)) + body
+
+
+def decode(body: bytes) -> Hello | Answer:
+    """The frame of a worker that has this body.
+
+    Raises:
+        msgspec.DecodeError: not a frame of this version.
+    """
+    return _from_worker.decode(body)
+
+
+def version(body: bytes) -> int:
+    """The version that a worker's first frame says it speaks, whatever else is in it.
+
+    Raises:
+        msgspec.DecodeError: it says none.
+    """
+    return msgspec.json.decode(body, type=_Version).protocol
+
+
 def write(pipe: BinaryIO, frame: Frame) -> None:
     """Send one frame."""
-    body = _encoder.encode(frame)
-    pipe.write(_LENGTH.pack(len(body)) + body)
+    pipe.write(encode(frame))
     pipe.flush()
 
 
 def _read(pipe: BinaryIO) -> bytes | None:
-    head = pipe.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
+    head = pipe.read(HEAD.size)
+    if len(head) < HEAD.size:
         return None
-    body = pipe.read(_LENGTH.unpack(head)[0])
-    return body if len(body) == _LENGTH.unpack(head)[0] else None
+    body = pipe.read(HEAD.unpack(head)[0])
+    return body if len(body) == HEAD.unpack(head)[0] else None
 
 
 def read_from_worker(pipe: BinaryIO) -> Hello | Answer | None:
@@ -92,7 +120,7 @@ def read_from_worker(pipe: BinaryIO) -> Hello | Answer | None:
         msgspec.ValidationError: not a frame of this version.
     """
     body = _read(pipe)
-    return None if body is None else _from_worker.decode(body)
+    return None if body is None else decode(body)
 
 
 def read_from_run(pipe: BinaryIO) -> Ask | None:

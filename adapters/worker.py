@@ -13,30 +13,40 @@ import os
 import signal
 import sys
 
-from adapters import protocol
-
 
 def serve(module: str, devices: int, reading: int, writing: int) -> None:
-    """Answer until the run closes its end of the pipe."""
+    """Answer until the run closes its end of the pipe.
+
+    Raises whatever ``module`` raises: the run reads it from what this process printed.
+    """
     # SIGUSR1 shows where this process is, on its stderr, even inside a C++ call.
     faulthandler.enable()
-    faulthandler.register(signal.SIGUSR1, all_threads=False)
-    # Ctrl-C goes to the whole process group; the run decides when its workers end.
+    faulthandler.register(signal.SIGUSR1)
+    # The run alone decides when its workers end, even if they share its terminal.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # For programs that the adapter runs. What it forks has the pipes still.
     for fd in (reading, writing):
         os.set_inheritable(fd, False)
+    # NumPy's BLAS starts its threads when it is imported, and must start none before a fork.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    # Not above: an interpreter too old for it must get as far as saying so.
+    from adapters import protocol
+
+    # Left open to the end: the pipe closes when this process has said its last words.
+    asks, answers = open(reading, "rb"), open(writing, "wb")  # noqa: SIM115
     adapter = importlib.import_module(module).connect(devices)
     try:
-        with open(reading, "rb") as asks, open(writing, "wb") as answers:
-            protocol.write(answers, adapter.hello())
-            while (ask := protocol.read_from_run(asks)) is not None:
-                for subject in ask.subjects:
-                    protocol.write(answers, adapter.observe(ask.question, subject, ask.seconds))
+        protocol.write(answers, adapter.hello())
+        while (ask := protocol.read_from_run(asks)) is not None:
+            for subject in ask.subjects:
+                protocol.write(answers, adapter.observe(ask.question, subject, ask.seconds))
     except BrokenPipeError:
-        pass
+        pass  # The run is gone.
     finally:
         adapter.close()
 
 
 if __name__ == "__main__":
+    if sys.version_info < (3, 11):  # noqa: UP036
+        sys.exit(f"found Python {sys.version.split()[0]}, wanted 3.11 or later")
     serve(sys.argv[1], *map(int, sys.argv[2:5]))

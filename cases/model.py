@@ -8,6 +8,7 @@ process that judges. Both are immutable data; how they are read and printed is i
 from __future__ import annotations
 
 import math
+import re
 from typing import Literal
 
 import msgspec
@@ -18,6 +19,11 @@ REDUCTIONS = ("sum", "avg", "max", "min", "product")
 
 Scalar = bool | int | float | str
 Param = Scalar | None | list[int | float | str] | dict[str, int]
+
+
+def slug(case_id: str) -> str:
+    """A case id as test ids and `-k` have it, out of [a-z0-9._-]: ``public-dtensor-t41``."""
+    return re.sub(r"[^a-z0-9._-]", "-", case_id.lower())
 
 
 class Mesh(msgspec.Struct, frozen=True):

@@ -10,23 +10,28 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from cases.model import REDUCTIONS, Layout, Mesh
 
 _PLACEMENT = re.compile(
-    r"\s*(?:(?P<r>R)|(?P<s>S)\s*\(\s*(?P<dim>-?\d+)\s*\)"
-    r"|(?P<ss>SS|_S)\s*\(\s*(?P<sdim>-?\d+)\s*,\s*(?:sf=)?(?P<factor>\d+)\s*\)"
+    r"\s*(?:(?P<r>R)|(?P<s>S)\s*\(\s*(?P<dim>-?\d{1,9})\s*\)"
+    r"|(?P<ss>SS|_S)\s*\(\s*(?P<sdim>-?\d{1,9})\s*,\s*(?:sf=)?(?P<factor>\d{1,9})\s*\)"
     r"|(?P<p>P)(?:\s*\(\s*(?P<op>\w+)\s*\))?)\s*"
 )
 
 
 class NotationError(ValueError):
-    """A layout that cannot be read or said: what was found, and what is wanted."""
+    """A layout that cannot be read or said: what was found, and what is wanted.
 
-    def __init__(self, found: str, wanted: str):
+    ``axis`` is the mesh axis whose placement is at fault, None where it is not just one.
+    """
+
+    def __init__(self, found: str, wanted: str, axis: str | None = None):
         super().__init__(f"found {found}, wanted {wanted}")
         self.found = found
         self.wanted = wanted
+        self.axis = axis
 
 
 def from_placements(placements: Sequence[str], mesh: Mesh, ndim: int) -> Layout:
@@ -40,7 +45,7 @@ def from_placements(placements: Sequence[str], mesh: Mesh, ndim: int) -> Layout:
     """
     if len(placements) != len(mesh.axes):
         raise NotationError(
-            f"{len(placements)} placements",
+            f"{len(placements)} placement{'' if len(placements) == 1 else 's'}",
             f"one for each of the {len(mesh.axes)} mesh axes {', '.join(mesh.names)}",
         )
     dims: list[list[str]] = [[] for _ in range(ndim)]
@@ -49,16 +54,16 @@ def from_placements(placements: Sequence[str], mesh: Mesh, ndim: int) -> Layout:
     for axis, text in reversed(list(zip(mesh.names, placements, strict=True))):
         read = _PLACEMENT.fullmatch(text)
         if read is None:
-            raise NotationError(repr(text), "R, S(dim), SS(dim,factor) or P(reduction)")
+            raise NotationError(repr(text), "R, S(dim), SS(dim,factor) or P(reduction)", axis)
         if read["p"]:
             op = read["op"] or "sum"
             if op not in REDUCTIONS:
-                raise NotationError(f"reduction {op!r}", "one of " + ", ".join(REDUCTIONS))
+                raise NotationError(f"reduction {op!r}", "one of " + ", ".join(REDUCTIONS), axis)
             partial.insert(0, (axis, op))
         elif not read["r"]:
             dim = int(read["dim"] or read["sdim"])
             if not -ndim <= dim < ndim:
-                raise NotationError(f"dim {dim}", f"a dim of a {ndim}-d tensor")
+                raise NotationError(repr(text), f"a dim of a {ndim}-d tensor", axis)
             _insert(dims[dim % ndim], axis, int(read["factor"] or 1), mesh, text)
     return Layout(tuple(map(tuple, dims)), tuple(partial))
 
@@ -74,6 +79,7 @@ def _insert(order: list[str], axis: str, factor: int, mesh: Mesh, text: str) -> 
     raise NotationError(
         f"{text} for axis {axis}",
         f"a split factor that leading later axes of the same dim ({inner}) multiply to",
+        axis,
     )
 
 
@@ -89,6 +95,7 @@ def from_mapping(placements: Mapping[str, str], mesh: Mesh, ndim: int) -> Layout
     return from_placements([placements.get(axis, "R") for axis in mesh.names], mesh, ndim)
 
 
+@lru_cache(maxsize=4096)
 def from_spec(text: str, mesh: Mesh, ndim: int) -> Layout:
     """The layout that a PartitionSpec describes: ``P('dp', ('tp', 'ep'), None)``.
 
@@ -104,13 +111,16 @@ def from_spec(text: str, mesh: Mesh, ndim: int) -> Layout:
             raise ValueError
         entries = [ast.literal_eval(entry) for entry in call.args]
         keywords = {word.arg: ast.literal_eval(word.value) for word in call.keywords}
-        unreduced = keywords.pop("unreduced", ())
-        if keywords or isinstance(unreduced, str):
+        unreduced = keywords.pop("unreduced", set())
+        if keywords or not isinstance(unreduced, set | frozenset | tuple | list):
             raise ValueError
         dims = tuple(
             () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
             for entry in entries
         )
+        # A set of axes has no order, and the order is what an entry says.
+        if any(isinstance(entry, set | dict | bytes) for entry in entries):
+            raise ValueError
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         raise NotationError(repr(text), wanted) from None
     if len(dims) > ndim:

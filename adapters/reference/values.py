@@ -29,11 +29,14 @@ def whole(given: Input, mesh: Mesh) -> Value:
     return join(mesh, given.layout, locals_, given.shape)
 
 
-def join(mesh: Mesh, layout: Layout, shards: list[Value], shape: tuple[int, ...]) -> Value:
+def join(
+    mesh: Mesh, layout: Layout, shards: list[Value], shape: tuple[int, ...], replica: int = 0
+) -> Value:
     """The global array that shards in ``layout`` stand for, one per mesh position.
 
     Shards that break the chunk rule are laid end to end, in the order of their positions.
-    Of replicas, the first position's counts. Pending reductions are done in the order due.
+    Of replicas, those beside mesh position ``replica`` count. Pending reductions are done in
+    the order due.
     """
     paid = list(shards)
     for group in due(layout.partial):
@@ -45,10 +48,11 @@ def join(mesh: Mesh, layout: Layout, shards: list[Value], shape: tuple[int, ...]
                 for m in members:
                     paid[m] = total
     axes = tuple(axis for order in layout.dims for axis in order)
+    beside = coordinates(mesh)[replica]
     firsts = [
         p
         for p, where in enumerate(coordinates(mesh))
-        if all(index == 0 or axis in axes for axis, index in where.items())
+        if all(index == beside[axis] or axis in axes for axis, index in where.items())
     ]
     held = ranges(mesh, layout, shape)
     if all(paid[p].shape == tuple(b - a for a, b in held[p]) for p in firsts):

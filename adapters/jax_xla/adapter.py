@@ -1,0 +1,106 @@
+"""How is JAX asked? One process, one XLA client with as many CPU devices as are wanted.
+
+Knows which module answers as which subject, and what no route here can do. Setting the
+process up comes before the first import of jax, which reads the environment once.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable
+
+from adapters.answer import Answer, Done, End, Unsupported
+from adapters.protocol import VERSION, Adapter, Hello
+from cases.model import Question
+
+
+def connect(devices: int) -> Adapter:
+    """A live JAX of ``devices`` CPU devices in this process; jax must not be imported yet."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={devices}".strip()
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    # XLA tells on stderr of every layout that it could not change well; the counts show it.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    import jax
+
+    # NumPy and torch have 64-bit types; without this JAX would narrow them silently.
+    jax.config.update("jax_enable_x64", True)
+    # A program from the persistent cache is not compiled, and so has no dump to read.
+    jax.config.update("jax_enable_compilation_cache", False)
+    return JaxAdapter(devices)
+
+
+class JaxAdapter:
+    """JAX, live in this process until `close`."""
+
+    def __init__(self, devices: int) -> None:
+        from adapters.jax_xla import explicit, jit, shard_map
+        from adapters.jax_xla.answering import Answering
+        from adapters.jax_xla.program import Compiler
+        from adapters.reference.cheapest import cheapest
+        from adapters.reference.implied import implied
+
+        self._devices = devices
+        self._compiler = Compiler()
+        self._answering = Answering
+        self._routes: dict[str, Callable[[Question, Answering], None]] = {
+            "jax/jit": lambda question, notes: jit.answer(self._compiler, question, notes),
+            "jax/explicit": lambda question, notes: explicit.answer(
+                self._compiler, question, notes
+            ),
+            "jax/shard_map:implied": lambda question, notes: shard_map.answer(
+                self._compiler, question, notes, implied
+            ),
+            "jax/shard_map:cheapest": lambda question, notes: shard_map.answer(
+                self._compiler, question, notes, cheapest
+            ),
+        }
+
+    def hello(self) -> Hello:
+        """This JAX: its release, and how many devices it has."""
+        import jax
+        from jaxlib import version
+
+        facts = (f"jaxlib {version.__version__}", f"{self._devices} host devices")
+        return Hello(VERSION, "jax", jax.__version__, platform.python_version(), facts, os.getpid())
+
+    def observe(self, question: Question, subject: str, seconds: float) -> Answer:
+        """What JAX does with the question by the route called ``subject``.
+
+        Cannot stop itself: a call into XLA ends when it ends, and the run ends the process.
+        KeyError if there is no such route.
+        """
+        from adapters.jax_xla.attempt import Stopped
+
+        route = self._routes[subject]
+        notes = self._answering(question)
+        end: End = Done()
+        try:
+            if (why := _beyond(question, self._devices)) is not None:
+                raise Stopped(Unsupported(why))
+            route(question, notes)
+        except Stopped as stopped:
+            end = stopped.end
+        return notes.finish(subject, end)
+
+    def close(self) -> None:
+        """Remove what was written; there is no other process."""
+        self._compiler.close()
+
+
+def _beyond(question: Question, devices: int) -> str | None:
+    """Why no route can be asked this, if so."""
+    if question.recipe is not None:
+        return "recipes are not run"
+    if question.context is not None:
+        return f"JAX has no region {question.context}"
+    if question.mode == "plan":
+        return "plan mode is not run"
+    if question.mesh_steps or any(given.view is not None for given in question.inputs):
+        return "derived meshes are not run"
+    meshes = [question.mesh, *(given.mesh for given in question.inputs if given.mesh)]
+    wanted = max(max(mesh.devices) for mesh in meshes) + 1
+    if wanted > devices:
+        return f"{wanted} devices asked for, this worker has {devices}"
+    return None

@@ -1,0 +1,53 @@
+"""What has one route seen of one question so far? An answer in the making.
+
+Routes write into it step by step, so that what was reached before a refusal is kept.
+"""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+
+from adapters.answer import Answer, Collective, End, Observed
+from adapters.jax_xla import arrays
+from adapters.jax_xla.program import Program
+from cases.arrays import pack
+from cases.model import Input, Mesh, Question
+
+
+class Answering:
+    """Lives while one route answers one question."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self.seen: list[Observed] = []
+        self.complaints: list[str] = []
+        self.program: tuple[Collective, ...] | None = None
+
+    def wants(self, name: str) -> bool:
+        """Whether the input or result called ``name`` is to be shown."""
+        return name in self.question.check
+
+    def heed(self, program: Program) -> Program:
+        """Keep the program's complaints; returns the program."""
+        self.complaints.extend(f"{program.step}: {one}" for one in program.complaints)
+        return program
+
+    def finish(self, subject: str, end: End) -> Answer:
+        """The answer, however it ended."""
+        return Answer(
+            self.question.id, subject, end, tuple(self.seen), self.program, tuple(self.complaints)
+        )
+
+
+def mesh_of(given: Input, question: Question) -> Mesh:
+    """The mesh that an input lies on: its own, or the question's."""
+    return given.mesh or question.mesh
+
+
+def plain(name: str, array: jax.Array, mesh: Mesh, with_layout: bool = True) -> Observed:
+    """What JAX says of an array with a global value; ``collectives`` are left None."""
+    layout, note = arrays.layout_of(array, mesh) if with_layout else (None, "")
+    shards, offsets = arrays.shards_of(array, mesh)
+    full = (pack(np.asarray(array)),)
+    return Observed(name, array.dtype.name, array.shape, layout, shards, offsets, full, note=note)

@@ -1,0 +1,35 @@
+"""What did JAX say to one call: a value, or how the answer ends?
+
+Only calls into JAX go through `attempt`, so that a fault of ours is never reported as a
+refusal of JAX's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from adapters.answer import End, Refused
+
+T = TypeVar("T")
+
+
+class Stopped(Exception):
+    """The answer ends here; ``end`` says how."""
+
+    def __init__(self, end: End):
+        super().__init__(end)
+        self.end = end
+
+
+def attempt(step: str, call: Callable[[], T]) -> T:
+    """What ``call`` returns.
+
+    Raises:
+        Stopped: JAX raised; the end is `Refused` at ``step``, with the exception as its cause.
+    """
+    try:
+        return call()
+    except Exception as error:  # whatever JAX raised is data
+        lines = str(error).strip().splitlines()
+        raise Stopped(Refused(type(error).__name__, lines[0] if lines else "", step)) from error

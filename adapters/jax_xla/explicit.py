@@ -1,0 +1,97 @@
+"""What does sharding-in-types make of a program, step by step, on an Explicit mesh?
+
+Each step is a program of its own, so each has its layout, as JAX's types say it, and its
+collectives. The only route where partial is visible: ``unreduced``, sums alone. Where JAX
+asks which layout is wanted and the question asks for none, JAX's refusal is the answer.
+"""
+
+from __future__ import annotations
+
+import jax
+import msgspec
+import numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from adapters.answer import Collective, Observed
+from adapters.jax_xla import arrays, ops
+from adapters.jax_xla.answering import Answering, mesh_of
+from adapters.jax_xla.program import Compiler, run
+from cases.arrays import pack
+from cases.model import Mesh, Question
+
+
+def answer(compiler: Compiler, question: Question, notes: Answering) -> None:
+    """Write what this route sees of the question into ``notes``.
+
+    Raises:
+        Stopped: how it ended, if not at the end of the program.
+    """
+    values: dict[str, jax.Array] = {}
+    for given in question.inputs:
+        mesh = mesh_of(given, question)
+        array = arrays.place(given, mesh, AxisType.Explicit, stack=False)
+        values[given.name] = array
+        if notes.wants(given.name):
+            seen = _observed(compiler, notes, given.name, array, mesh, ())
+            notes.seen.append(msgspec.structs.replace(seen, mesh=given.mesh))
+    there = arrays.jax_mesh(question.mesh, AxisType.Explicit)
+    for step in question.steps:
+        names = list(dict.fromkeys(arg for arg in step.args if isinstance(arg, str)))
+        arguments = [values[name] for name in names]
+        function = ops.function(names, [ops.explicit_line(step)], [step.result], there)
+        program = notes.heed(compiler.compile(step.result, function, arguments, question.mesh))
+        (result,) = run(program, arguments)
+        values[step.result] = result
+        if notes.wants(step.result):
+            notes.seen.append(
+                _observed(compiler, notes, step.result, result, question.mesh, program.collectives)
+            )
+
+
+def _observed(
+    compiler: Compiler,
+    notes: Answering,
+    name: str,
+    array: jax.Array,
+    mesh: Mesh,
+    collectives: tuple[Collective, ...] | None,
+) -> Observed:
+    layout, note = arrays.layout_of(array, mesh)
+    shards, offsets = arrays.shards_of(array, mesh)
+    full, cost = _materialised(compiler, notes, name, array, mesh)
+    return Observed(
+        name,
+        array.dtype.name,
+        array.shape,
+        layout,
+        shards,
+        offsets,
+        (pack(np.asarray(full)),),
+        collectives,
+        cost,
+        note=note,
+    )
+
+
+def _materialised(
+    compiler: Compiler, notes: Answering, name: str, array: jax.Array, mesh: Mesh
+) -> tuple[jax.Array, tuple[Collective, ...] | None]:
+    """The global value on every device, and the collectives of the reshard that makes it so.
+
+    A program per layout, shape and dtype is kept: what it does depends on nothing else.
+    """
+    sharding = array.sharding
+    if not isinstance(sharding, NamedSharding) or sharding.is_fully_replicated:
+        return array, ()
+    whole = NamedSharding(sharding.mesh, PartitionSpec())
+
+    def gather(x: jax.Array) -> jax.Array:
+        gathered: jax.Array = jax.sharding.reshard(x, whole)
+        return gathered
+
+    step = f"{name}/full"
+    kept = compiler.once(
+        (sharding, array.shape, array.dtype), lambda: compiler.compile(step, gather, [array], mesh)
+    )
+    program = notes.heed(msgspec.structs.replace(kept, step=step))
+    return run(program, [array]), program.collectives

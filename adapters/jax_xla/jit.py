@@ -1,0 +1,82 @@
+"""What does ``jax.jit`` make of a whole program on an Auto mesh?
+
+One program, one compilation: values of every checked result, layouts of those that nothing
+later consumes (the compiler propagates the layouts of others backwards), and the collectives
+of the program as one. Partial inputs arrive as addends stacked on leading dims and are
+reduced inside; a partial result has no form here.
+"""
+
+from __future__ import annotations
+
+import traceback
+
+import jax
+import msgspec
+from jax.sharding import AxisType
+
+from adapters.answer import Observed, Refused
+from adapters.jax_xla import arrays, ops
+from adapters.jax_xla.answering import Answering, mesh_of, plain
+from adapters.jax_xla.attempt import Stopped
+from adapters.jax_xla.program import Compiler, run
+from cases.model import Input, Mesh, Question
+
+
+def answer(compiler: Compiler, question: Question, notes: Answering) -> None:
+    """Write what this route sees of the question into ``notes``.
+
+    Raises:
+        Stopped: how it ended, if not at the end of the program.
+    """
+    placed = {}
+    for given in question.inputs:
+        mesh = mesh_of(given, question)
+        placed[given.name] = arrays.place(given, mesh, AxisType.Auto, stack=True)
+        if notes.wants(given.name):
+            notes.seen.append(_input(given, placed[given.name], mesh))
+    if not question.steps:
+        return
+    # Line i of the program is about names[i]: so a traceback tells the step at fault.
+    lines, names = [], []
+    for given in question.inputs:
+        for line in ops.reduce_lines(given):
+            lines.append(line)
+            names.append(given.name)
+    for step in question.steps:
+        lines.append(ops.jit_line(step))
+        names.append(step.result)
+    results = [step.result for step in question.steps if notes.wants(step.result)]
+    there = arrays.jax_mesh(question.mesh, AxisType.Auto)
+    function = ops.function(list(placed), lines, results, there)
+    arguments = list(placed.values())
+    last = names[-1] if len(question.steps) == 1 else "program"
+    try:
+        program = notes.heed(compiler.compile(last, function, arguments, question.mesh))
+        outputs = run(program, arguments)
+    except Stopped as stopped:
+        raise _located(stopped, names) from stopped.__cause__
+    notes.program = program.collectives
+    consumed = {arg for step in question.steps for arg in step.args}
+    for name, output in zip(results, outputs, strict=True):
+        notes.seen.append(plain(name, output, question.mesh, with_layout=name not in consumed))
+
+
+def _input(given: Input, array: jax.Array, mesh: Mesh) -> Observed:
+    if not given.layout.partial:
+        return msgspec.structs.replace(plain(given.name, array, mesh), mesh=given.mesh)
+    # JAX sees addends on leading dims, and no layout of ours. They are shown without the dims.
+    shards, _ = arrays.shards_of(array, mesh)
+    lead = len(given.layout.partial)
+    addends = tuple(
+        shard and msgspec.structs.replace(shard, shape=shard.shape[lead:]) for shard in shards
+    )
+    return Observed(given.name, array.dtype.name, given.shape, shards=addends, mesh=given.mesh)
+
+
+def _located(stopped: Stopped, names: list[str]) -> Stopped:
+    if not isinstance(stopped.end, Refused) or stopped.__cause__ is None:
+        return stopped
+    for frame, number in traceback.walk_tb(stopped.__cause__.__traceback__):
+        if frame.f_code.co_filename == ops.FILENAME and 0 <= number - 2 < len(names):
+            return Stopped(msgspec.structs.replace(stopped.end, step=names[number - 2]))
+    return stopped

@@ -1,0 +1,216 @@
+"""Do the reference's plans arrive, and what does XLA keep of them?
+
+A plan for a change of layout is executed move by move with ``lax`` collectives inside
+``jax.shard_map``. Only programs that change layouts and compute nothing have one. What is
+reported as layout is what JAX says of the output, which is what the plan's target says too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import msgspec
+import numpy as np
+from jax import lax
+from jax.sharding import AxisType
+
+from adapters.answer import Observed, Unsupported
+from adapters.jax_xla import arrays
+from adapters.jax_xla.answering import Answering
+from adapters.jax_xla.attempt import Stopped
+from adapters.jax_xla.program import Compiler, run
+from adapters.reference.plan import Move, Plan, sources
+from cases.arrays import pack
+from cases.layout import is_even
+from cases.model import Layout, Mesh, Question
+
+Planner = Callable[[Mesh, Layout, Layout, tuple[int, ...]], Plan]
+
+
+def answer(compiler: Compiler, question: Question, notes: Answering, planner: Planner) -> None:
+    """Write what the plans of ``planner`` do into ``notes``.
+
+    Raises:
+        Stopped: how it ended, if not at the end of the program.
+    """
+    for step in question.steps:
+        if step.op not in ("redistribute", "identity"):
+            raise Stopped(Unsupported("plans are for changes of layout alone", step.result))
+    if any(given.mesh is not None for given in question.inputs):
+        raise Stopped(Unsupported("a plan knows one mesh"))
+    mesh = question.mesh
+    values: dict[str, jax.Array] = {}
+    layouts: dict[str, Layout] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for given in question.inputs:
+        values[given.name] = arrays.place(given, mesh, AxisType.Auto, stack=True)
+        layouts[given.name], shapes[given.name] = given.layout, given.shape
+        if notes.wants(given.name):
+            notes.seen.append(_observed(given.name, values[given.name], given.layout, mesh))
+    for step in question.steps:
+        name = str(step.args[0])
+        source, shape = layouts[name], shapes[name]
+        target = source if step.to is None else step.to
+        plan = planner(mesh, source, target, shape)
+        for move in plan:
+            _check(move, mesh, shape, step.result)
+        moved = _mapped(plan, source, target, mesh, shape)
+        program = notes.heed(compiler.compile(step.result, moved, [values[name]], mesh))
+        result = run(program, [values[name]])
+        values[step.result], layouts[step.result], shapes[step.result] = result, target, shape
+        if notes.wants(step.result):
+            seen = _observed(step.result, result, target, mesh)
+            notes.seen.append(msgspec.structs.replace(seen, collectives=program.collectives))
+
+
+def _observed(name: str, array: jax.Array, layout: Layout, mesh: Mesh) -> Observed:
+    """An array with the addends of ``layout`` on leading dims, shown without them."""
+    lead = len(layout.partial)
+    reported, note = arrays.layout_of(array, mesh)
+    shards, offsets = arrays.shards_of(array, mesh)
+    if lead and isinstance(reported, Layout):
+        reported = Layout(reported.dims[lead:], layout.partial)
+        shards = tuple(
+            shard and msgspec.structs.replace(shard, shape=shard.shape[lead:]) for shard in shards
+        )
+        offsets = tuple(offset and offset[lead:] for offset in offsets)
+    # A partial array has no global value before someone reduces it.
+    full = () if lead else (pack(np.asarray(array)),)
+    shape = array.shape[lead:]
+    return Observed(name, array.dtype.name, shape, reported, shards, offsets, full, note=note)
+
+
+_SCATTERED = ("sum", "avg")
+
+
+def _check(move: Move, mesh: Mesh, shape: tuple[int, ...], step: str) -> None:
+    """Refuse what JAX has no collective for, with the reason."""
+    if not (is_even(mesh, move.before, shape) and is_even(mesh, move.after, shape)):
+        raise Stopped(Unsupported("uneven shards: shard_map has one local shape for all", step))
+    if move.kind not in ("all-reduce", "reduce-scatter"):
+        return
+    op = dict(move.before.partial)[move.axes[0]]
+    if op == "product":
+        raise Stopped(Unsupported("lax has no collective product", step))
+    if move.kind == "reduce-scatter" and op not in _SCATTERED:
+        raise Stopped(Unsupported(f"lax has no reduce-scatter by {op}", step))
+
+
+def _mapped(
+    plan: Plan, source: Layout, target: Layout, mesh: Mesh, shape: tuple[int, ...]
+) -> Callable[..., Any]:
+    """The plan as a function of the array with its addends on leading dims."""
+
+    def moved(x: jax.Array) -> jax.Array:
+        x = x.reshape(x.shape[len(source.partial) :])
+        for move in plan:
+            x = _MOVES[move.kind](x, move, mesh, shape)
+        return x.reshape((1,) * len(target.partial) + x.shape)
+
+    return jax.shard_map(
+        moved,
+        mesh=arrays.jax_mesh(mesh, AxisType.Auto),
+        in_specs=arrays.spec(arrays.stacked(source)),
+        out_specs=arrays.spec(arrays.stacked(target)),
+        # JAX cannot infer that gathered values are the same everywhere; the shards show it.
+        check_vma=False,
+    )
+
+
+def _left(move: Move) -> tuple[int, tuple[str, ...]]:
+    """The dim that loses axes, and those axes, major to minor."""
+    for dim, (before, after) in enumerate(zip(move.before.dims, move.after.dims, strict=True)):
+        if len(after) < len(before):
+            return dim, before[len(after) :]
+    raise ValueError(f"{move} frees no dim")
+
+
+def _joined(move: Move) -> list[tuple[int, tuple[str, ...]]]:
+    """The dims that gain axes, and those axes, major to minor."""
+    return [
+        (dim, after[len(before) :])
+        for dim, (before, after) in enumerate(zip(move.before.dims, move.after.dims, strict=True))
+        if len(after) > len(before)
+    ]
+
+
+def _all_gather(x: jax.Array, move: Move, mesh: Mesh, shape: tuple[int, ...]) -> jax.Array:
+    dim, axes = _left(move)
+    gathered: jax.Array = lax.all_gather(x, axes, axis=dim, tiled=True)
+    return gathered
+
+
+def _all_to_all(x: jax.Array, move: Move, mesh: Mesh, shape: tuple[int, ...]) -> jax.Array:
+    dim, axes = _left(move)
+    ((to, order),) = _joined(move)
+    if axes != order:
+        # Member k in the order of ``axes`` gets the k-th piece, but shall have the piece of its
+        # place in the order wanted: put the pieces so.
+        sizes = [mesh[axis] for axis in order]
+        lead, tail = x.shape[:to], x.shape[to + 1 :]
+        pieces = x.reshape((*lead, *sizes, -1, *tail))
+        places = [to + order.index(axis) for axis in axes]
+        rest = range(to + len(sizes), pieces.ndim)
+        x = pieces.transpose(*range(to), *places, *rest).reshape(x.shape)
+    moved: jax.Array = lax.all_to_all(x, axes, split_axis=to, concat_axis=dim, tiled=True)
+    return moved
+
+
+_REDUCE: dict[str, Callable[..., Any]] = {
+    "sum": lax.psum,
+    "avg": lax.psum,
+    "max": lax.pmax,
+    "min": lax.pmin,
+}
+
+
+def _averaged(total: jax.Array, move: Move, mesh: Mesh, dtype: Any) -> jax.Array:
+    """The sum, or its share for an average, in the tensor's dtype: psum of bool counts."""
+    if dict(move.before.partial)[move.axes[0]] == "avg":
+        for axis in move.axes:
+            total = total / mesh[axis]
+    return total.astype(dtype)
+
+
+def _all_reduce(x: jax.Array, move: Move, mesh: Mesh, shape: tuple[int, ...]) -> jax.Array:
+    reduce = _REDUCE[dict(move.before.partial)[move.axes[0]]]
+    return _averaged(reduce(x, move.axes), move, mesh, x.dtype)
+
+
+def _reduce_scatter(x: jax.Array, move: Move, mesh: Mesh, shape: tuple[int, ...]) -> jax.Array:
+    ((dim, axes),) = _joined(move)
+    total = lax.psum_scatter(x, axes, scatter_dimension=dim, tiled=True)
+    return _averaged(total, move, mesh, x.dtype)
+
+
+def _permute(x: jax.Array, move: Move, mesh: Mesh, shape: tuple[int, ...]) -> jax.Array:
+    pairs = [(source, target) for target, source in enumerate(sources(mesh, move, shape))]
+    permuted: jax.Array = lax.ppermute(x, mesh.names, pairs)
+    return permuted
+
+
+def _slice(x: jax.Array, move: Move, mesh: Mesh, shape: tuple[int, ...]) -> jax.Array:
+    for dim, axes in _joined(move):
+        size = x.shape[dim]
+        for axis in axes:
+            size //= mesh[axis]
+        x = lax.dynamic_slice_in_dim(x, lax.axis_index(axes) * size, size, dim)
+    for axis, op in move.after.partial:
+        # One addend is the value and the others neutral; avg, max and min take it everywhere.
+        if (axis, op) not in move.before.partial and op in ("sum", "product"):
+            neutral = jnp.full_like(x, op == "product")
+            x = jnp.where(lax.axis_index(axis) == 0, x, neutral)
+    return x
+
+
+_MOVES = {
+    "all-gather": _all_gather,
+    "all-to-all": _all_to_all,
+    "all-reduce": _all_reduce,
+    "reduce-scatter": _reduce_scatter,
+    "collective-permute": _permute,
+    "slice": _slice,
+}

@@ -1,0 +1,154 @@
+"""What does DTensor do with a question? Asked in real processes over gloo, one for each device.
+
+Keeps a world of ranks for each number of devices between questions, and replaces it after
+whatever may have harmed it. Has no view on what is right.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import platform
+import time
+
+import torch
+
+from adapters.answer import Answer, Done, End, Observed, Refused, Unsupported
+from adapters.protocol import VERSION, Hello
+from adapters.torch_dtensor import merge, rank
+from adapters.torch_dtensor.script import Unanswerable, members, ranks, task
+from adapters.torch_dtensor.wire import Fulls, Go, Raised, Report, Task, Wanted
+from adapters.torch_dtensor.world import Fault, World
+from cases.model import Question
+
+
+def connect(devices: int) -> TorchAdapter:
+    """The adapter, for questions on up to ``devices`` devices. Starts no process yet."""
+    # Between processes of one machine; without it gloo asks the name service for an interface.
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    # Ranks are the parallelism, and they are forked, which a pool of threads would not survive.
+    torch.set_num_threads(1)
+    torch.set_num_interop_threads(1)
+    # What is there by now stays for good: ranks share it as long as nobody touches it.
+    gc.collect()
+    gc.freeze()
+    return TorchAdapter(devices)
+
+
+class TorchAdapter:
+    """PyTorch DTensor, live. See `adapters.protocol.Adapter`."""
+
+    def __init__(self, devices: int):
+        self._devices = devices
+        self._worlds: dict[int, World] = {}
+
+    def hello(self) -> Hello:
+        """Which torch this is."""
+        facts = ("gloo", f"{self._devices} ranks")
+        return Hello(
+            VERSION, "torch", str(torch.__version__), platform.python_version(), facts, os.getpid()
+        )
+
+    def observe(self, question: Question, subject: str, seconds: float) -> Answer:
+        """DTensor's answer, about when ``seconds`` are over at the latest."""
+        deadline = time.monotonic() + seconds
+        try:
+            lines = task(question)
+            size = ranks(lines)
+            if size > self._devices:
+                raise Unanswerable(f"{size} devices, of {self._devices}")
+        except Unanswerable as error:
+            return Answer(question.id, subject, Unsupported(error.why, error.place))
+        fresh = question.fresh or bool(question.mesh_steps)
+        world = World(size, rank.serve) if fresh else self._kept(size)
+        asking = _Asking(world, lines, deadline)
+        try:
+            asking.run()
+        except Fault as fault:
+            asking.end, asking.seen, asking.whole = fault.end, (), False
+        finally:
+            if fresh:
+                world.close()
+            elif not asking.whole:
+                self._worlds.pop(size).close()
+        return Answer(
+            question.id, subject, asking.end, asking.seen, complaints=tuple(asking.complaints)
+        )
+
+    def close(self) -> None:
+        """End every rank."""
+        for world in self._worlds.values():
+            world.close()
+        self._worlds.clear()
+
+    def _kept(self, size: int) -> World:
+        world = self._worlds.get(size)
+        if world is None or not world.usable():
+            if world is not None:
+                world.close()
+            world = self._worlds[size] = World(size, rank.serve)
+        return world
+
+
+class _Asking:
+    """One task, asked of a world, from the first word to the end.
+
+    ``whole``: whether the world is of further use. It starts False, so that an exception of
+    our own costs the world too.
+    """
+
+    def __init__(self, world: World, lines: Task, deadline: float):
+        self._world = world
+        self._task = lines
+        self._deadline = deadline
+        self._members = members(lines)
+        self.end: End = Done()
+        self.seen: tuple[Observed, ...] = ()
+        self.complaints: list[str] = []
+        self.whole = False
+
+    def run(self) -> None:
+        """Hear every rank out.
+
+        Raises:
+            Fault: a rank died, or was silent for too long.
+        """
+        said = self._world.ask(self._task, self._deadline)
+        reports: dict[int, Report] = {}
+        while True:
+            raised = {r: one for r, one in sorted(said.items()) if isinstance(one, Raised)}
+            reports |= {r: one for r, one in said.items() if isinstance(one, Report)}
+            if not raised:
+                break
+            self._note(raised)
+            finished = [r for r in reports if r in self._members]
+            if finished or not merge.in_step(list(raised.values())):
+                self.complaints += [f"rank {r} finished" for r in finished]
+                return
+            # All are where nothing is owed, so they can go on together.
+            self._world.send(Go(), raised, self._deadline)
+            said = self._world.hear(raised, self._deadline)
+        self._finish(dict(sorted(reports.items())))
+
+    def _note(self, raised: dict[int, Raised]) -> None:
+        first = raised[min(raised)]
+        self.complaints += merge.differently(raised)
+        if not isinstance(self.end, Done):
+            return
+        if first.missing:
+            self.end = Unsupported(f"{first.error}: {first.line}", first.place)
+        else:
+            self.end = Refused(first.error, first.line, first.place)
+
+    def _finish(self, reports: dict[int, Report]) -> None:
+        fulls = {}
+        if names := merge.differing(reports):
+            self._world.send(Wanted(names), self._members, self._deadline)
+            said = self._world.hear(self._members, self._deadline)
+            fulls = {r: one.arrays for r, one in said.items() if isinstance(one, Fulls)}
+        self.seen = merge.observed(self._task.mesh, self._task.check, reports, fulls)
+        for number, report in reports.items():
+            self.complaints += [f"rank {number}: {one}" for one in report.complaints]
+        self.whole = True
+
+

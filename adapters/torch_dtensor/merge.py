@@ -1,0 +1,135 @@
+"""What did the ranks see together? Their reports, made into one observation per name.
+
+Shards in mesh position order; what ranks report differently becomes a sentence. Knows no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from adapters.answer import Collective, Observed
+from adapters.torch_dtensor.wire import Raised, Report, Seen, digest
+from cases.arrays import Array
+from cases.model import Mesh
+
+
+def differing(reports: Mapping[int, Report]) -> tuple[str, ...]:
+    """The names of which ranks hold differing full tensors."""
+    fulls: dict[str, set[bytes]] = {}
+    for report in reports.values():
+        for seen in report.seen:
+            if seen.full is not None:
+                fulls.setdefault(seen.name, set()).add(_digest(seen.full))
+    return tuple(name for name, found in fulls.items() if len(found) > 1)
+
+
+def observed(
+    mesh: Mesh,
+    check: Iterable[str],
+    reports: Mapping[int, Report],
+    fulls: Mapping[int, Mapping[str, Array]],
+) -> tuple[Observed, ...]:
+    """One observation for each name of ``check`` that ranks saw.
+
+    ``fulls``: whole full tensors by rank and name, where `differing` named any.
+    """
+    by_rank = {rank: {seen.name: seen for seen in report.seen} for rank, report in reports.items()}
+    return tuple(
+        _merge(name, mesh, {rank: seen[name] for rank, seen in by_rank.items() if name in seen}, fulls)
+        for name in check
+        if any(name in seen for seen in by_rank.values())
+    )
+
+
+def _merge(
+    name: str, mesh: Mesh, seen: Mapping[int, Seen], fulls: Mapping[int, Mapping[str, Array]]
+) -> Observed:
+    own = {one.mesh for rank, one in seen.items() if one.mesh is not None and rank in one.mesh.devices}
+    # A mesh of its own has its own positions. Slices are another mesh on each rank: there
+    # the positions are the question's.
+    shared = len(own) == 1 and not any(one.mesh is None for one in seen.values())
+    positions = next(iter(own)).devices if shared else mesh.devices
+    parts = [(rank, seen[rank]) for rank in positions if rank in seen]
+    first = parts[0][1]
+    full: tuple[Array, ...] = ()
+    if any(name in whole for whole in fulls.values()):
+        full = tuple(fulls[rank][name] for rank, _ in parts if name in fulls.get(rank, {}))
+    else:
+        full = tuple(one.full for _, one in parts if isinstance(one.full, Array))[:1]
+    return Observed(
+        name,
+        first.dtype,
+        first.shape,
+        first.layout,
+        tuple(seen[rank].shard if rank in seen else None for rank in positions),
+        None if first.layout is None else tuple(
+            seen[rank].offset if rank in seen else None for rank in positions
+        ),
+        full,
+        _largest([one.collectives for _, one in parts]),
+        _largest([one.full_collectives for _, one in parts]),
+        tuple(_disagreements(parts)),
+        mesh=first.mesh,
+    )  # fmt: skip
+
+
+def _digest(full: Array | bytes) -> bytes:
+    return digest(full) if isinstance(full, Array) else full
+
+
+def _disagreements(parts: Sequence[tuple[int, Seen]]) -> Iterable[str]:
+    rank, first = parts[0]
+    looks = (
+        ("layout", lambda one: one.layout),
+        ("global shape", lambda one: one.shape),
+        ("dtype", lambda one: one.dtype),
+        ("collectives", lambda one: _alike(one.collectives)),
+        ("collectives of the full tensor", lambda one: _alike(one.full_collectives)),
+    )
+    for other, seen in parts[1:]:
+        for what, look in looks:
+            if look(seen) != look(first):
+                yield (
+                    f"{what}: rank {other} reports {_said(look(seen))},"
+                    f" rank {rank} {_said(look(first))}"
+                )
+
+
+def _alike(fired: tuple[Collective, ...] | None) -> object:
+    """Collectives but for the bytes, which uneven shards make differ."""
+    if fired is None:
+        return None
+    return tuple((one.kind, one.axes, one.group, one.pass_) for one in fired)
+
+
+def _said(what: object) -> str:
+    return msgspec.json.encode(what).decode()
+
+
+def _largest(fired: Sequence[tuple[Collective, ...] | None]) -> tuple[Collective, ...] | None:
+    """The first rank's collectives, with the bytes of the rank where each is largest."""
+    first = fired[0]
+    if first is None or all(one == first for one in fired):
+        return first
+    alike = [one for one in fired if one is not None and _alike(one) == _alike(first)]
+    return tuple(max(same, key=lambda one: one.bytes) for same in zip(*alike))
+
+
+def in_step(raised: Sequence[Raised]) -> bool:
+    """Whether ranks raised at one place after the same collectives: none still waits for any."""
+    first = raised[0]
+    return all(
+        one.place == first.place and _alike(one.fired) == _alike(first.fired) for one in raised
+    )
+
+
+def differently(raised: Mapping[int, Raised]) -> tuple[str, ...]:
+    """A sentence for each rank that raised something else than the lowest."""
+    lowest = raised[min(raised)]
+    return tuple(
+        f"rank {rank} raised {one.error} at {one.place}: {one.line}"
+        for rank, one in sorted(raised.items())
+        if (one.error, one.line, one.place) != (lowest.error, lowest.line, lowest.place)
+    )

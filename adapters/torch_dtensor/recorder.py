@@ -1,0 +1,192 @@
+"""Which collectives does torch fire? A dispatch mode that sees each of them once.
+
+It sees the functional collectives that DTensor issues and the c10d ops that
+`torch.distributed` issues, with their groups, before the backend splits or merges them.
+What they are for, and what they should have been, it does not know.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from adapters.answer import Collective, Kind
+from cases.layout import groups
+from cases.model import Mesh
+
+# Op -> kind, place of the operand among the arguments, place of the group.
+# The operand of a scatter is what each rank receives; a list of tensors counts as one operand.
+_KINDS: dict[str, tuple[Kind, int, int]] = {
+    "_c10d_functional::all_gather_into_tensor": ("all-gather", 0, 2),
+    "_c10d_functional::all_gather_into_tensor_coalesced": ("all-gather", 0, 2),
+    "_c10d_functional::all_gather_into_tensor_out": ("all-gather", 0, 2),
+    "_c10d_functional::all_reduce": ("all-reduce", 0, 2),
+    "_c10d_functional::all_reduce_": ("all-reduce", 0, 2),
+    "_c10d_functional::all_reduce_coalesced": ("all-reduce", 0, 2),
+    "_c10d_functional::all_reduce_coalesced_": ("all-reduce", 0, 2),
+    "_c10d_functional::all_to_all_single": ("all-to-all", 0, 3),
+    "_c10d_functional::broadcast": ("broadcast", 0, 2),
+    "_c10d_functional::broadcast_": ("broadcast", 0, 2),
+    "_c10d_functional::isend": ("collective-permute", 0, 3),
+    "_c10d_functional::reduce_scatter_tensor": ("reduce-scatter", 0, 3),
+    "_c10d_functional::reduce_scatter_tensor_coalesced": ("reduce-scatter", 0, 3),
+    "_c10d_functional::reduce_scatter_tensor_out": ("reduce-scatter", 0, 3),
+    "_dtensor::shard_dim_alltoall": ("all-to-all", 0, 3),
+    "c10d::_allgather_base_": ("all-gather", 1, 2),
+    "c10d::_reduce_scatter_base_": ("reduce-scatter", 1, 2),
+    "c10d::allgather_": ("all-gather", 1, 2),
+    "c10d::allgather_coalesced_": ("all-gather", 1, 2),
+    "c10d::allgather_into_tensor_coalesced_": ("all-gather", 1, 2),
+    "c10d::allreduce_": ("all-reduce", 0, 1),
+    "c10d::allreduce_coalesced_": ("all-reduce", 0, 1),
+    "c10d::alltoall_": ("all-to-all", 1, 2),
+    "c10d::alltoall_base_": ("all-to-all", 1, 2),
+    "c10d::broadcast_": ("broadcast", 0, 1),
+    "c10d::gather_": ("gather", 1, 2),
+    "c10d::reduce_scatter_": ("reduce-scatter", 1, 2),
+    "c10d::reduce_scatter_tensor_coalesced_": ("reduce-scatter", 1, 2),
+    "c10d::scatter_": ("scatter", 0, 2),
+    "c10d::send": ("collective-permute", 0, 1),
+}
+# Ops of the same namespaces that move no data, or are the other half of one above. The
+# autograd forms are made of the plain ones, which the mode sees.
+_SILENT = {
+    "_c10d_functional::_wrap_tensor_autograd", "_c10d_functional::irecv",
+    "_c10d_functional::wait_tensor", "_c10d_functional_autograd::all_gather_into_tensor",
+    "_c10d_functional_autograd::all_to_all_single",
+    "_c10d_functional_autograd::reduce_scatter_tensor", "_dtensor::mesh_get_process_group",
+    "c10d::barrier", "c10d::check_for_nan", "c10d::monitored_barrier_", "c10d::recv_",
+    "c10d::recv_any_source_",
+}  # fmt: skip
+_NAMESPACES = {"_c10d_functional", "_c10d_functional_autograd", "_dtensor", "c10d"}
+
+Axes = Callable[[str], tuple[tuple[str, ...], int]]
+
+
+class Recorder:
+    """Notes every collective that this process fires while it is active; one per process.
+
+    It is a kernel in front of every op above, which notes the call and passes it on.
+    """
+
+    def __init__(self) -> None:
+        self._fired: list[tuple[Kind, str, int, bool]] = []
+        self._active = False
+        # Kept: the kernels go when these do.
+        self._libraries = {name: torch.library.Library(name, "IMPL") for name in _NAMESPACES}
+        for name, (kind, operand, group) in _KINDS.items():
+            namespace, _, op = name.partition("::")
+            for overload in getattr(getattr(torch.ops, namespace), op).overloads():
+                call = getattr(getattr(getattr(torch.ops, namespace), op), overload)
+                kernel = self._kernel(call, kind, operand, group)
+                self._libraries[namespace].impl(call, kernel, "ADInplaceOrView", with_keyset=True)
+
+    def __enter__(self) -> Recorder:
+        self._active = True
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._active = False
+
+    def _kernel(self, call: Any, kind: Kind, operand: int, group: int) -> Callable[..., Any]:
+        redispatch = call.redispatch
+        below = torch._C._after_ADInplaceOrView_keyset
+
+        def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self._active:
+                return redispatch(keyset & below, *args, **kwargs)
+            # A functional collective is made of c10d ops, which are not counted again.
+            self._active = False
+            try:
+                backward = torch._C._current_graph_task_id() != -1
+                self._fired.append(
+                    (kind, _group_name(args[group]), _bytes(args[operand]), backward)
+                )
+                return redispatch(keyset & below, *args, **kwargs)
+            finally:
+                self._active = True
+
+        return kernel
+
+    def take(self, axes: Axes) -> tuple[Collective, ...]:
+        """The collectives fired since the last call; ``axes`` says what a group's name means."""
+        fired, self._fired = self._fired, []
+        return tuple(
+            Collective(kind, *axes(group), size, "backward" if backward else "forward")
+            for kind, group, size, backward in fired
+        )
+
+
+def _group_name(group: Any) -> str:
+    if isinstance(group, str):
+        return group
+    if isinstance(group, torch.ScriptObject):
+        group = dist.ProcessGroup.unbox(group)
+    return str(group.group_name)
+
+
+def _bytes(operand: Any) -> int:
+    if isinstance(operand, torch.Tensor):
+        return operand.nbytes
+    return sum(map(_bytes, operand))
+
+
+class GroupAxes:
+    """What a process group means to one rank: the axes of a mesh, and the size.
+
+    ``meshes``: the meshes that a group's axes are looked for in, in this order, each with the
+    names of its groups, axis by axis.
+    """
+
+    def __init__(self, rank: int, meshes: Iterable[tuple[Mesh, list[str]]]):
+        self._rank = rank
+        self._meshes = [(mesh, names) for mesh, names in meshes if rank in mesh.devices]
+        self._known: dict[str, tuple[tuple[str, ...], int]] = {}
+        for mesh, names in self._meshes:
+            for (axis, size), name in zip(mesh.axes, names, strict=True):
+                self._known.setdefault(name, ((axis,), size))
+
+    def __call__(self, group: str) -> tuple[tuple[str, ...], int]:
+        """Axes in mesh order, and size; no axes for a group that is not along any."""
+        if group not in self._known:
+            ranks = dist.get_process_group_ranks(
+                dist.distributed_c10d._resolve_process_group(group)
+            )
+            found = (self._along(mesh, frozenset(ranks)) for mesh, _ in self._meshes)
+            self._known[group] = (next(filter(None, found), ()), len(ranks))
+        return self._known[group]
+
+    def _along(self, mesh: Mesh, ranks: frozenset[int]) -> tuple[str, ...]:
+        """The fewest axes of size > 1 along which this rank's group has these ranks."""
+        place = mesh.devices.index(self._rank)
+        wide = [name for name, size in mesh.axes if size > 1]
+        for count in range(1, len(wide) + 1):
+            for axes in itertools.combinations(wide, count):
+                group = next(group for group in groups(mesh, axes) if place in group)
+                if frozenset(mesh.devices[position] for position in group) == ranks:
+                    return axes
+        return ()
+
+
+def differences(fired: Counter[Kind], counted: Mapping[Any, int]) -> tuple[str, ...]:
+    """How the recorder's counts differ from CommDebugMode's, a sentence for each kind.
+
+    ``counted``: what ``get_comm_counts`` gives, by op; it spells functional collectives
+    without the leading underscore.
+    """
+    theirs: Counter[Kind] = Counter()
+    for op, count in counted.items():
+        namespace, _, name = str(op).partition(".")
+        row = _KINDS.get(f"{namespace}::{name}") or _KINDS.get(f"_{namespace}::{name}")
+        if row is not None:
+            theirs[row[0]] += count
+    return tuple(
+        f"the recorder counts {fired[kind]} {kind}, CommDebugMode {theirs[kind]}"
+        for kind in sorted(fired.keys() | theirs.keys())
+        if fired[kind] != theirs[kind]
+    )

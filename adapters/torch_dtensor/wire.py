@@ -1,0 +1,149 @@
+"""What do the worker and its ranks say to one another? Frames of msgpack over socket pairs.
+
+The worker sends a `Task`; each rank answers with one `Report`, or first with a `Raised` and,
+once the worker has said `Go`, with more. Knows no torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import struct
+
+import msgspec
+
+from adapters.answer import Collective
+from cases.arrays import Array
+from cases.model import Foreign, Layout, Mesh
+
+HEAD = struct.Struct(">I")
+
+
+class Line(msgspec.Struct, frozen=True, array_like=True):
+    """A named expression. ``name`` is the program's, ``variable`` what lines call it."""
+
+    name: str
+    variable: str
+    source: str
+
+
+class Data(msgspec.Struct, frozen=True, array_like=True):
+    """An input's arrays: one for every rank, or one per position of the mesh in ``where``."""
+
+    line: Line
+    where: str
+    arrays: tuple[Array, ...]
+    per_device: bool
+
+
+class Task(msgspec.Struct, frozen=True, array_like=True, tag="task"):
+    """A question as the lines that a rank evaluates.
+
+    ``mesh`` is the question's. ``meshes``: variables of meshes over devices; every rank of the
+    world makes every one, in this order. ``derived``: meshes made from them.
+    """
+
+    mesh: Mesh
+    meshes: tuple[tuple[str, Mesh], ...]
+    derived: tuple[Line, ...]
+    inputs: tuple[Data, ...]
+    steps: tuple[Line, ...]
+    check: tuple[str, ...]
+
+
+class Go(msgspec.Struct, frozen=True, array_like=True, tag="go"):
+    """Every rank raised as you did: go on with what comes after."""
+
+
+class Wanted(msgspec.Struct, frozen=True, array_like=True, tag="wanted"):
+    """Send these full tensors whole: ranks differ."""
+
+    names: tuple[str, ...]
+
+
+class Raised(msgspec.Struct, frozen=True, array_like=True, tag="raised"):
+    """What a rank raised, where, and which collectives it had fired by then.
+
+    ``missing``: a name of torch that this release does not have.
+    """
+
+    error: str
+    line: str
+    place: str
+    missing: bool
+    fired: tuple[Collective, ...]
+
+
+class Seen(msgspec.Struct, frozen=True, array_like=True):
+    """What one rank saw of one name.
+
+    ``mesh`` is None where it is the question's. ``full``: the array on the first position of
+    the mesh, its `digest` elsewhere, None where there is none.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    layout: Layout | Foreign | None
+    mesh: Mesh | None
+    shard: Array
+    offset: tuple[int, ...] | None
+    full: Array | bytes | None
+    collectives: tuple[Collective, ...] | None
+    full_collectives: tuple[Collective, ...] | None
+
+
+class Report(msgspec.Struct, frozen=True, array_like=True, tag="report"):
+    """Everything that one rank saw; empty for a rank outside every mesh."""
+
+    seen: tuple[Seen, ...] = ()
+    complaints: tuple[str, ...] = ()
+
+
+class Fulls(msgspec.Struct, frozen=True, array_like=True, tag="fulls"):
+    """The full tensors that were `Wanted`, by name."""
+
+    arrays: dict[str, Array]
+
+
+Said = Raised | Report | Fulls
+
+_encoder = msgspec.msgpack.Encoder()
+from_worker: msgspec.msgpack.Decoder[Task | Go | Wanted] = msgspec.msgpack.Decoder(
+    Task | Go | Wanted
+)
+from_rank: msgspec.msgpack.Decoder[Said] = msgspec.msgpack.Decoder(Said)
+
+
+def frame(message: Task | Go | Wanted | Said) -> bytes:
+    """A message with its length before it."""
+    body = _encoder.encode(message)
+    return HEAD.pack(len(body)) + body
+
+
+def receive(link: socket.socket) -> Task | Go | Wanted | None:
+    """The next message of the worker, None once it is gone. Waits."""
+    head = link.recv(HEAD.size, socket.MSG_WAITALL)
+    if len(head) < HEAD.size:
+        return None
+    size = HEAD.unpack(head)[0]
+    body = link.recv(size, socket.MSG_WAITALL)
+    return from_worker.decode(body) if len(body) == size else None
+
+
+def digest(array: Array) -> bytes:
+    """The same for two arrays when dtype, shape and bytes are, and for no others."""
+    head = f"{array.dtype}{array.shape}".encode()
+    return hashlib.blake2b(head + array.data, digest_size=16).digest()
+
+
+def places(task: Task) -> tuple[str, ...]:
+    """The names of the places in a task that a rank can be at, in order."""
+    return (
+        *(name for name, _ in task.meshes),
+        *(line.name for line in task.derived),
+        *(data.line.name for data in task.inputs),
+        *(line.name for line in task.steps),
+        *(f"{name}/full" for name in task.check),
+        "",
+    )

@@ -1,0 +1,291 @@
+"""How are ranks started, asked and ended? A group of forked processes, and what befalls them.
+
+Sees deaths, silence and deadlines, and makes ends of them. Of what is said it knows only
+that a rank may have raised. It is forked from, so nothing here may start a thread.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import selectors
+import signal
+import socket
+import struct
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from adapters.answer import Crashed, Hung
+from adapters.torch_dtensor import wire
+from adapters.torch_dtensor.wire import HEAD, Go, Raised, Said, Task, Wanted
+from cases.model import Mesh
+
+# Seconds that other ranks have to raise too once one has. Ranks that raise alike do so within
+# milliseconds; on a busy machine one may be without a processor for a few tenths.
+GRACE = 1.0
+# Seconds for ranks to write their stacks, which takes a signal handler microseconds.
+STACKS = 0.4
+# Seconds for a rank to end once its link has.
+DYING = 1.0
+# File descriptors of a rank at which its world is renewed. Each mesh costs a world of 8 about
+# 12 descriptors and 6 threads a rank; at thousands everything is several times slower.
+FD_LIMIT = 256
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+Serve = Callable[[int, int, socket.socket, str, int, memoryview], None]
+
+
+class Fault(Exception):
+    """The world is of no more use: how the question that met this ended."""
+
+    def __init__(self, end: Crashed | Hung):
+        super().__init__(str(end))
+        self.end = end
+
+
+class World:
+    """Ranks 0 to ``size`` - 1, alive from here to `close`, each running ``serve``.
+
+    Ranks meet in a file in memory, so that two worlds cannot; they talk over the loopback
+    interface, and die with this process.
+
+    Raises:
+        RuntimeError: this process has threads, which a fork would leave behind.
+    """
+
+    def __init__(self, size: int, serve: Serve):
+        tasks = len(os.listdir("/proc/self/task"))
+        if tasks != 1:
+            raise RuntimeError(
+                f"found {tasks} threads, wanted 1 before ranks are forked"
+                " (is OPENBLAS_NUM_THREADS=1 set before NumPy is imported?)"
+            )
+        self.size = size
+        self._meshes: set[Mesh] = set()
+        self._grown = False
+        self._shared = mmap.mmap(-1, max(size, 1) * struct.calcsize("i"))
+        self._progress = memoryview(self._shared).cast("i")
+        self._store = os.memfd_create("ranks")
+        self._stacks = [os.memfd_create(f"stack of {number}") for number in range(size)]
+        self._places: tuple[str, ...] = ()
+        self._pids: list[int] = []
+        self._links: list[socket.socket] = []
+        self._selector = selectors.DefaultSelector()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number in range(size):
+            ours, theirs = socket.socketpair()
+            parent = os.getpid()
+            pid = os.fork()
+            if pid == 0:
+                self._become(number, parent, theirs, serve)
+            theirs.close()
+            self._pids.append(pid)
+            self._links.append(ours)
+            self._selector.register(ours, selectors.EVENT_READ, _Inbox(number))
+
+    def _become(self, number: int, parent: int, link: socket.socket, serve: Serve) -> None:
+        """The life of a rank, in its own process. Never returns."""
+        code = 1
+        try:
+            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() == parent:
+                kept = {0, 1, 2, link.fileno(), self._store, self._stacks[number]}
+                # The worker's pipes among them: a rank must not keep them open, nor write to them.
+                for fd in {int(name) for name in os.listdir("/proc/self/fd")} - kept:
+                    _close(fd)
+                store = f"/proc/self/fd/{self._store}"
+                serve(number, self.size, link, store, self._stacks[number], self._progress)
+                code = 0
+        # Nothing may get out into the code that forked.
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+    def usable(self) -> bool:
+        """Whether every rank lives and has file descriptors to spare."""
+        # A rank says nothing unasked, so what there is to read is its end.
+        if self._selector.select(0):
+            return False
+        grown, self._grown = self._grown, False
+        return not grown or all(
+            len(os.listdir(f"/proc/{pid}/fd")) < FD_LIMIT for pid in self._pids
+        )
+
+    def ask(self, task: Task, deadline: float) -> dict[int, Said]:
+        """Give a task to every rank, and hear the first that each says of it.
+
+        Raises:
+            Fault: as `send` and `hear`.
+        """
+        new = {mesh for _, mesh in task.meshes} - self._meshes
+        self._meshes |= new
+        self._grown = self._grown or bool(new)
+        self._places = wire.places(task)
+        ranks = range(self.size)
+        self.send(task, ranks, deadline)
+        return self.hear(ranks, deadline)
+
+    def send(self, message: Task | Go | Wanted, ranks: Iterable[int], deadline: float) -> None:
+        """Send a message to some ranks.
+
+        Raises:
+            Fault: a rank is dead, or does not listen by ``deadline`` (of `time.monotonic`).
+        """
+        body = wire.frame(message)
+        for rank in ranks:
+            self._links[rank].settimeout(max(deadline - time.monotonic(), 0.001))
+            try:
+                self._links[rank].sendall(body)
+            except TimeoutError:
+                raise self._hung("a rank does not listen", {rank}, {}) from None
+            except OSError:
+                raise self._crashed(rank) from None
+
+    def hear(self, ranks: Iterable[int], deadline: float) -> dict[int, Said]:
+        """The next message of each of some ranks.
+
+        Raises:
+            Fault: a rank of the world died, or some were silent: at ``deadline``, or `GRACE`
+                after the first of them had raised.
+        """
+        due = set(ranks)
+        said: dict[int, Said] = {}
+        raised: list[int] = []
+        until = deadline
+        while due:
+            left = until - time.monotonic()
+            if left <= 0:
+                why = "no answer in time"
+                if raised:
+                    why = f"rank {raised[0]} raised, and others waited for it in a collective"
+                raise self._hung(why, due, said, raised)
+            dead = []
+            for key, _ in self._selector.select(left):
+                inbox: _Inbox = key.data
+                if not inbox.fill(self._links[inbox.rank]):
+                    dead.append(inbox.rank)
+                elif inbox.rank in due and (message := inbox.next()) is not None:
+                    said[inbox.rank] = message
+                    due.discard(inbox.rank)
+                    if isinstance(message, Raised):
+                        raised.append(inbox.rank)
+                        until = min(until, time.monotonic() + GRACE)
+            if dead:
+                raise self._crashed(*dead)
+        return said
+
+    def close(self) -> None:
+        """Kill every rank and wait until it is gone. May be called again."""
+        for pid in self._pids:
+            os.kill(pid, signal.SIGKILL)
+        for pid in self._pids:
+            os.waitpid(pid, 0)
+        if self._pids:
+            self._selector.close()
+            for link in self._links:
+                link.close()
+            for fd in (self._store, *self._stacks):
+                os.close(fd)
+            self._progress.release()
+            self._shared.close()
+        self._pids = []
+
+    def _crashed(self, *dead: int) -> Fault:
+        # Several may go at once; one that was killed is likelier the cause than one that left.
+        fates = sorted((not (how := _fate(self._pids[rank])).startswith("SIG"), rank, how)
+                       for rank in dead)  # fmt: skip
+        _, rank, how = fates[0]
+        return Fault(Crashed(f"rank {rank} died: {how}", rank))
+
+    def _hung(
+        self, why: str, silent: set[int], said: dict[int, Said], raised: Sequence[int] = ()
+    ) -> Fault:
+        stacks = self._read_stacks(sorted(silent))
+        for rank in raised:
+            what = said[rank]
+            assert isinstance(what, Raised)
+            text = f"rank {rank}: {what.error}: {what.line}"
+            return Fault(Hung(why, what.place, text, stacks))
+        # The one that is furthest behind keeps the others waiting.
+        place = min((self._progress[rank] for rank in silent), default=-1)
+        return Fault(Hung(why, self._places[place], "", stacks))
+
+    def _read_stacks(self, ranks: list[int]) -> tuple[str, ...]:
+        """The Python stack of each of ``ranks``, "" for the others."""
+        for rank in ranks:
+            os.kill(self._pids[rank], signal.SIGUSR1)
+        stop = time.monotonic() + STACKS
+        sizes, before = [0], [-1]
+        # Until all have written, and what they wrote has stopped growing.
+        while time.monotonic() < stop and (sizes != before or not all(sizes)):
+            time.sleep(0.02)
+            before, sizes = sizes, [os.fstat(self._stacks[rank]).st_size for rank in ranks]
+        found = [""] * self.size
+        for rank in ranks:
+            text = os.pread(self._stacks[rank], 1 << 16, 0).decode(errors="replace").strip()
+            found[rank] = text or f"(no stack in {STACKS} s)"
+        return tuple(found)
+
+
+class _Inbox:
+    """What has come from one rank and is not yet a whole message."""
+
+    def __init__(self, rank: int):
+        self.rank = rank
+        self._got = bytearray()
+
+    def fill(self, link: socket.socket) -> bool:
+        """Take in what is there; False at the end, which is the rank's."""
+        try:
+            data = link.recv(1 << 20, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except ConnectionError:
+            return False
+        self._got += data
+        return bool(data)
+
+    def next(self) -> Said | None:
+        """The next whole message, None if there is none yet."""
+        if len(self._got) < HEAD.size:
+            return None
+        end = HEAD.size + HEAD.unpack_from(self._got)[0]
+        if len(self._got) < end:
+            return None
+        body = bytes(self._got[HEAD.size : end])
+        del self._got[:end]
+        return wire.from_rank.decode(body)
+
+
+def _fate(pid: int) -> str:
+    """How a process that is about to end does: "SIGKILL", "exit code 1"."""
+    stop = time.monotonic() + DYING
+    # Left unreaped: `close` does that.
+    while (fate := os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is None:
+        if time.monotonic() > stop:
+            return "closed its link"
+        time.sleep(0.005)
+    if fate.si_code == os.CLD_EXITED:
+        return f"exit code {fate.si_status}"
+    try:
+        return signal.Signals(fate.si_status).name
+    except ValueError:
+        return f"SIG{fate.si_status}"
+
+
+def _close(fd: int) -> None:
+    try:
+        os.close(fd)
+    except OSError:
+        # The descriptor that listed the others.
+        assert not Path(f"/proc/self/fd/{fd}").exists()

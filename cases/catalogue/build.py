@@ -1,0 +1,141 @@
+"""How are inputs and ids of generated cases made? So that a mistake shows and a name can be typed.
+
+Distinct whole numbers, so that every element can be told from every other; addends that differ
+from device to device by more than the numbers themselves, so that none can stand in for another.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from allpairspy import AllPairs
+from numpy.typing import NDArray
+
+from cases.arrays import numpy_dtype, pack
+from cases.layout import coordinates, ranges
+from cases.model import Case, Input, Layout, Mesh, Question, Step
+from cases.notation import from_placements, to_placements
+
+# Why a case of an empty tensor notices no wrong value.
+NOTHING = "it has no elements"
+
+# Whole numbers up to here are exact in the dtype.
+_ROOM = {"bfloat16": 256, "float16": 2048}
+
+
+def values(shape: tuple[int, ...], dtype: str = "float32", start: int = 0) -> NDArray[Any]:
+    """start, start + 1, ... in row-major order; for bool a pattern that no rotation repeats.
+
+    Dtypes with little room wrap around before whole numbers stop being exact.
+    """
+    count = np.arange(math.prod(shape)) + start
+    if dtype == "bool":
+        # Bits of the golden ratio's multiples: neither periodic nor symmetric.
+        bits: NDArray[Any] = np.floor(count * 0.6180339887) % 2 == 0
+        return bits.reshape(shape)
+    return (count % _ROOM.get(dtype, 2**24)).astype(numpy_dtype(dtype)).reshape(shape)
+
+
+def addend(value: NDArray[Any], place: int, op: str, apart: int = 1000) -> NDArray[Any]:
+    """What one of the addends of a pending reduction looks like; ``place`` counts them.
+
+    ``apart``: how far addends of a sum lie from one another, which bounds what they sum to.
+    """
+    count = np.arange(value.size).reshape(value.shape)
+    if op == "product":
+        # 1, 2 and 3 only: a product of eight stays exact.
+        return ((count * (place + 1) + place) % 3 + 1).astype(value.dtype)
+    if op in ("max", "min"):
+        # The extreme comes from another device at every element.
+        return (value + 100 * ((count + place) % 5) + place).astype(value.dtype)
+    if value.dtype.name in _ROOM:
+        # Sums have to stay exact too.
+        return (count * (place + 1) % 5 + place).astype(value.dtype)
+    return (value + apart * place * (place + 1) + place).astype(value.dtype)
+
+
+def tensor(
+    name: str,
+    on: Mesh,
+    layout: Layout,
+    shape: tuple[int, ...],
+    dtype: str = "float32",
+    start: int = 0,
+    apart: int = 1000,
+) -> Input:
+    """An input in a layout: a global array, or one addend per device where it is partial."""
+    whole = values(shape, dtype, start)
+    if not layout.partial:
+        return Input(name, shape, dtype, layout, value=pack(whole))
+    owed = [axis for axis, _ in layout.partial]
+    per_device = []
+    for where, held in zip(coordinates(on), ranges(on, layout, shape), strict=True):
+        place = 0
+        for axis in owed:
+            place = place * on[axis] + where[axis]
+        full = addend(whole, place, layout.partial[0][1], apart)
+        per_device.append(pack(full[tuple(slice(*span) for span in held)]))
+    return Input(name, shape, dtype, layout, per_device=tuple(per_device))
+
+
+def layout_of(on: Mesh, placements: Sequence[str], ndim: int) -> Layout:
+    """`from_placements`, for placements written in code."""
+    return from_placements(placements, on, ndim)
+
+
+def mesh_name(on: Mesh) -> str:
+    """``a2.b2`` for a mesh {a=2, b=2}; devices out of order are added: ``x4-d3.2.1.0``."""
+    name = ".".join(f"{axis}{size}" for axis, size in on.axes)
+    if on.devices != tuple(range(on.size)):
+        name += "-d" + ".".join(map(str, on.devices))
+    return name
+
+
+def layout_name(on: Mesh, layout: Layout) -> str:
+    """``s0.s1`` for [S(0), S(1)]; ``p`` for P(sum), ``pmax`` for P(max), ``s0f2`` for SS(0,2)."""
+    words = []
+    for text in to_placements(layout, on):
+        kind, _, inner = text.rstrip(")").partition("(")
+        inner = inner.replace(" ", "")
+        if kind == "P":
+            words.append("p" if inner == "sum" else f"p{inner}")
+        elif kind == "SS":
+            words.append("s" + inner.replace(",", "f"))
+        else:
+            words.append(kind.lower() + inner)
+    return ".".join(words)
+
+
+def shape_name(shape: tuple[int, ...]) -> str:
+    """``5x3``; ``0d`` for a scalar."""
+    return "x".join(map(str, shape)) or "0d"
+
+
+def case(
+    family: str,
+    id: str,
+    on: Mesh,
+    inputs: tuple[Input, ...],
+    steps: tuple[Step, ...] = (),
+    check: tuple[str, ...] = (),
+    tags: frozenset[str] = frozenset(),
+    insensitive: str = "",
+) -> Case:
+    """A case of a generated family."""
+    names = tuple(given.name for given in inputs) + tuple(step.result for step in steps)
+    question = Question(id, on, inputs, steps, check or names)
+    return Case(question, family=family, tags=tags, insensitive=insensitive)
+
+
+def covering(*choices: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Rows in which every two values of two different columns meet at least once."""
+    return [tuple(row) for row in AllPairs(list(map(list, choices)))]
+
+
+def grid(placements: Sequence[str], axes: int) -> list[tuple[str, ...]]:
+    """Every choice of one placement per mesh axis."""
+    return list(itertools.product(placements, repeat=axes))

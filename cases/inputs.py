@@ -1,0 +1,209 @@
+"""Which tensors exist before a program runs? Inputs as a file gives them, with their layouts.
+
+Knows nothing of programs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from cases import forms
+from cases.arrays import DTYPES, Array, numpy_dtype, pack
+from cases.errors import Where, counted, shown
+from cases.layout import local_shape, ranges
+from cases.meshes import Grid, with_devices
+from cases.model import Input, Layout, Mesh
+from cases.notation import NotationError, from_mapping, from_placements, from_spec
+from cases.program import Typed, check_size
+from cases.values import addends, arange, array, shard, sized
+
+KEYS = (
+    "shape", "dtype", "placements", "spec", "values", "per_device",
+    "declared_shape", "irregular", "devices", "view",
+)  # fmt: skip
+
+# Longer notations are not written by people.
+MAX_NOTATION = 400
+
+
+class Tensor(msgspec.Struct, frozen=True):
+    """What is known of an input or result while a file is read.
+
+    ``mesh`` is the one that its layout names axes of: the case's, an input's own or a
+    derived one. ``positions``: for each position of the case's mesh, the position in that
+    one. ``devices``: the device at each position of the case's mesh. ``layout``: None where
+    the framework chooses. ``irregular``: its shards may break the chunk rule.
+    """
+
+    typed: Typed
+    mesh: Mesh
+    positions: tuple[int, ...]
+    devices: tuple[int, ...]
+    layout: Layout | None
+    irregular: bool = False
+
+    def local_shapes(self) -> tuple[tuple[int, ...], ...] | None:
+        """The shape of each position's shard; None where it is not fixed by the layout."""
+        if self.layout is None or self.irregular:
+            return None
+        held = ranges(self.mesh, self.layout, self.typed.shape)
+        return tuple(local_shape(held[position]) for position in self.positions)
+
+
+def read_layout(value: Any, mesh: Mesh, ndim: int, where: Where) -> Layout:
+    """A layout in any notation: placements, axis -> placement, or a PartitionSpec.
+
+    Also in a table of its own, as inputs have it: ``{spec = "P('dp')"}``.
+
+    Raises:
+        BadInput: in no notation, or it does not fit the mesh or the tensor.
+    """
+    for key in ("placements", "spec"):
+        if isinstance(value, dict) and list(value) == [key] and key not in mesh.names:
+            return read_layout(value[key], mesh, ndim, where.at(key))
+    try:
+        match value:
+            case str():
+                return from_spec(_short(value, where), mesh, ndim)
+            case list():
+                texts = [_short(one, where.at(i)) for i, one in enumerate(value)]
+                return from_placements(texts, mesh, ndim)
+            case dict():
+                table = {axis: _short(one, where.at(axis)) for axis, one in value.items()}
+                return from_mapping(table, mesh, ndim)
+    except NotationError as error:
+        if error.axis is not None:
+            where = where.at(
+                error.axis if isinstance(value, dict) else mesh.names.index(error.axis)
+            )
+        raise where.bad(error.found, error.wanted) from None
+    raise where.bad(shown(value), "placements or a PartitionSpec")
+
+
+def _short(value: Any, where: Where) -> str:
+    text = forms.text(value, where, "a placement such as S(0), R or P(sum)")
+    if len(text) > MAX_NOTATION:
+        raise where.bad(f"{len(text):,} characters", f"a layout of at most {MAX_NOTATION}")
+    return text
+
+
+def read_input(
+    name: str, raw: Any, mesh: Mesh, views: dict[str, Grid], mode: str, where: Where
+) -> tuple[Input, Tensor]:
+    """One input of a case on ``mesh``, where ``views`` are the meshes derived from it.
+
+    ``values`` is a nested list, one number for every element, or "arange" (the default).
+    Values of a partial input are spread into addends; in mode plan there are none.
+
+    Raises:
+        BadInput: whatever is wrong with it.
+    """
+    table = forms.table(raw, where, KEYS)
+    for one, other in (("placements", "spec"), ("values", "per_device"), ("devices", "view")):
+        forms.exclusive(table, one, other, where)
+    # The declared shape is the one a framework is told.
+    key = "declared_shape" if "declared_shape" in table else "shape"
+    if key not in table:
+        raise where.bad("no shape", "shape, a list of sizes")
+    shape = forms.shape(table[key], where.at(key))
+    forms.shape(table.get("shape", []), where.at("shape"))
+    dtype = forms.one_of(table.get("dtype", "float32"), where.at("dtype"), "a known dtype", DTYPES)
+    check_size(Typed(shape, dtype), mode, where.at(key))
+    own, on, positions = _read_mesh(table, mesh, views, mode, where)
+    written = "spec" if "spec" in table else "placements"
+    if written not in table:
+        raise where.bad("no layout", "placements or spec")
+    if written == "spec":
+        forms.text(table["spec"], where.at("spec"), "a PartitionSpec")
+    elif isinstance(table["placements"], str):
+        raise where.at("placements").bad(
+            shown(table["placements"]), "a list or table of placements"
+        )
+    layout = read_layout(table[written], on, len(shape), where.at(written))
+    for _, op in layout.partial:
+        _check_reduction(op, dtype, where.at(written))
+    irregular = "declared_shape" in table
+    if "irregular" in table:
+        irregular = forms.flag(table["irregular"], where.at("irregular"))
+    if irregular and "per_device" not in table:
+        raise where.bad("irregular shards without per_device", "per_device, a shard each")
+    devices = own.devices if own else mesh.devices
+    tensor = Tensor(Typed(shape, dtype), on, positions, devices, layout, irregular)
+    value, per_device = _read_values(table, tensor, mode, where)
+    view = table.get("view")
+    made = Input(name, shape, dtype, layout, value, per_device, irregular, own, view)
+    return made, tensor
+
+
+def _check_reduction(op: str, dtype: str, where: Where) -> None:
+    kind = numpy_dtype(dtype).kind
+    if op == "avg" and kind in "biu":
+        raise where.bad(f"a pending avg of {dtype}", "a dtype that has averages")
+    if op in ("max", "min") and kind == "c":
+        raise where.bad(f"a pending {op} of {dtype}", "a dtype with an order")
+
+
+def _read_mesh(
+    table: dict[str, Any], mesh: Mesh, views: dict[str, Grid], mode: str, where: Where
+) -> tuple[Mesh | None, Mesh, tuple[int, ...]]:
+    if "view" in table:
+        view = forms.text(table["view"], where.at("view"), "the name of a mesh step")
+        if view not in views:
+            wanted = "the result of a mesh step: " + (", ".join(views) or "there is none")
+            raise where.at("view").bad(shown(view), wanted)
+        return None, views[view].mesh, views[view].positions
+    own = None
+    if "devices" in table:
+        own = with_devices(mesh, table["devices"], mode, where.at("devices"))
+    return own, mesh, tuple(range(mesh.size))
+
+
+def _read_values(
+    table: dict[str, Any], tensor: Tensor, mode: str, where: Where
+) -> tuple[Array | None, tuple[Array, ...] | None]:
+    if mode == "plan":
+        for key in ("values", "per_device"):
+            if key in table:
+                raise where.bad(f"{key} in mode plan", "none: a plan has no data")
+        return None, None
+    shape, dtype = tensor.typed.shape, tensor.typed.dtype
+    if "per_device" in table:
+        return None, read_locals(table["per_device"], tensor, where.at("per_device"))
+    given, place = table.get("values", "arange"), where.at("values")
+    if isinstance(given, str):
+        if given != "arange":
+            raise place.bad(shown(given), "'arange', a number or nested lists")
+        value = arange(dtype, shape, place)
+    elif isinstance(given, list | dict):
+        value = array(given, dtype, shape, place)
+    else:
+        one = array(given, dtype, (), place)
+        value = one.repeat(Typed(shape, dtype).size).reshape(shape).astype(numpy_dtype(dtype))
+    assert tensor.layout is not None
+    if not tensor.layout.partial:
+        return pack(value), None
+    pieces = addends(value, tensor.mesh, tensor.layout, place)
+    return None, tuple(pieces[position] for position in tensor.positions)
+
+
+def read_locals(raw: Any, tensor: Tensor, where: Where) -> tuple[Array, ...]:
+    """One local array per position of the case's mesh, in the order listed.
+
+    Their shapes must be those of the layout, where it fixes them.
+    """
+    listed = forms.items(raw, where, "a list with an array for each device")
+    if len(listed) != len(tensor.positions):
+        raise where.bad(
+            counted(len(listed), "array"), f"{len(tensor.positions)}, one for each device"
+        )
+    shapes = tensor.local_shapes()
+    dtype = tensor.typed.dtype
+    made = []
+    for i, one in enumerate(listed):
+        if shapes is None:
+            made.append(shard(one, dtype, tensor.typed.shape, where.at(i)))
+        else:
+            made.append(sized(one, dtype, shapes[i], where.at(i)))
+    return tuple(pack(one) for one in made)

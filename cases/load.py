@@ -1,0 +1,268 @@
+"""How does a case get out of a file? Every key of the TOML and JSON forms, checked on the way.
+
+Both forms have the same keys: TOML under ``[[case]]``, JSON as a list. Refuses whatever it
+does not know, before anything starts: `BadInput` is the only error raised here.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from cases import expect, forms, meshes, program
+from cases.errors import Where, shown
+from cases.inputs import Tensor, read_input, read_layout
+from cases.meshes import Grid
+from cases.model import Case, Input, Layout, Mesh, Question, Recipe, Step, slug
+from cases.program import Typed, Written
+
+KEYS = (
+    "id", "source", "date", "kind", "notes", "tags", "insensitive",
+    "mesh", "devices", "mesh_steps", "inputs", "program", "recipe", "to",
+    "context", "mode", "fresh", "check", *expect.KEYS,
+)  # fmt: skip
+
+CONTEXTS = ("loss_parallel",)
+MODES = ("real", "plan")
+
+_ID = re.compile(r"[A-Za-z0-9._/-]{1,120}")
+
+
+def load(path: Path) -> tuple[Case, ...]:
+    """The cases of a .toml or .json file, or of every such file in a folder and its folders.
+
+    In the order of the file; files in the order of their paths.
+
+    Raises:
+        BadInput: no cases, or anything wrong with one: file, case, key, found, wanted.
+    """
+    if not path.is_dir():
+        cases = _load_file(path)
+    else:
+        files = sorted(one for one in path.rglob("*") if one.suffix in (".toml", ".json"))
+        if not files:
+            raise Where(str(path)).bad("no .toml or .json file", "at least one")
+        cases = [case for file in files for case in _load_file(file)]
+    check_unique(cases)
+    return tuple(cases)
+
+
+def check_unique(cases: Iterable[Case]) -> None:
+    """Refuses two cases with one id, or whose ids are one when written as test ids.
+
+    Raises:
+        BadInput: of the second of the two.
+    """
+    seen: dict[str, Case] = {}
+    for case in cases:
+        first = seen.setdefault(slug(case.id), case)
+        if first is case:
+            continue
+        where = Where(case.file, case.id, ("id",))
+        if first.id == case.id:
+            raise where.bad(f"an id that {first.file} has already", "one of its own")
+        found = (
+            f"an id that reads {slug(case.id)!r} in test ids, as {first.id!r} of {first.file} does"
+        )
+        raise where.bad(found, "one of its own")
+
+
+def _load_file(path: Path) -> list[Case]:
+    where = Where(str(path))
+    if path.suffix == ".json":
+        listed = forms.items(forms.read_json(path), where, "a list of cases")
+        places = [where.at(i) for i in range(len(listed))]
+        # What releases did when the cases were collected: no business of a case.
+        listed = [_without(one, "seen") for one in listed]
+    elif path.suffix == ".toml":
+        tables = forms.table(forms.read_toml(path), where, ("case",))
+        listed = forms.items(tables.get("case", []), where.at("case"), "tables, each [[case]]")
+        places = [where.at("case", i) for i in range(len(listed))]
+    else:
+        raise where.bad(f"suffix {shown(path.suffix)}", ".toml or .json, or a folder of them")
+    if not listed:
+        raise where.bad("no cases", "at least one")
+    return [_case(one, path, place) for one, place in zip(listed, places, strict=True)]
+
+
+def _without(raw: Any, key: str) -> Any:
+    return {k: v for k, v in raw.items() if k != key} if isinstance(raw, dict) else raw
+
+
+def _case(raw: Any, path: Path, place: Where) -> Case:
+    table = forms.table(raw, place)
+    if "id" not in table:
+        raise place.bad("no id", "id, a string")
+    wanted = "1 to 120 of A-Z a-z 0-9 . _ / -"
+    case_id = forms.text(table["id"], place.at("id"), wanted)
+    if not _ID.fullmatch(case_id):
+        raise place.at("id").bad(shown(case_id), wanted)
+    where = Where(str(path), case_id)
+    forms.table(table, where, KEYS)
+    said = {
+        key: forms.text(table.get(key, ""), where.at(key))
+        for key in ("source", "kind", "notes", "insensitive")
+    }
+    tags = frozenset(forms.texts(table.get("tags", []), where.at("tags")))
+    mode = forms.one_of(table.get("mode", "real"), where.at("mode"), "a mode", MODES)
+    context = table.get("context")
+    if context is not None:
+        forms.one_of(context, where.at("context"), "a known context", CONTEXTS)
+    if "mesh" not in table:
+        raise where.bad("no mesh", "mesh, such as {x = 4}")
+    mesh = meshes.read_mesh(table["mesh"], table.get("devices"), mode, where)
+    mesh_steps, views = meshes.read_steps(table.get("mesh_steps", []), mesh, where.at("mesh_steps"))
+    recipe = _recipe(table, where)
+    inputs, tensors = _inputs(table.get("inputs", {}), mesh, views, mode, where.at("inputs"))
+    written = program.read(table.get("program", []), where.at("program"))
+    steps = _steps(written, table.get("to", {}), mesh, views, tensors, mode, where)
+    # Whatever a mesh step does to a framework's registry of meshes outlives the case.
+    fresh = bool(mesh_steps) or "state" in tags
+    question = Question(
+        id=case_id,
+        mesh=mesh,
+        inputs=inputs,
+        steps=steps,
+        check=_check(table, written, inputs, views, tensors, where),
+        mesh_steps=mesh_steps,
+        context=context,
+        mode=mode,  # type: ignore[arg-type]
+        recipe=recipe,
+        fresh=forms.flag(table.get("fresh", fresh), where.at("fresh")),
+    )
+    return Case(
+        question=question,
+        expectation=expect.read_expectation(table, tensors, views, mesh, mode, where),
+        family=path.stem,
+        file=str(path),
+        date=_date(table.get("date", ""), where.at("date")),
+        tags=tags,
+        **said,
+    )
+
+
+def _date(value: Any, where: Where) -> str:
+    if type(value) is datetime.date:
+        return value.isoformat()
+    wanted = "a date such as 2025-09-17"
+    text = forms.text(value, where, wanted)
+    try:
+        if text and datetime.date.fromisoformat(text).isoformat() != text:
+            raise ValueError
+    except ValueError:
+        raise where.bad(shown(text), wanted) from None
+    return text
+
+
+def _recipe(table: dict[str, Any], where: Where) -> Recipe | None:
+    if "recipe" not in table:
+        return None
+    for other in ("program", "inputs", "to"):
+        forms.exclusive(table, "recipe", other, where)
+    place = where.at("recipe")
+    raw = forms.table(table["recipe"], place, ("name", "sizes"))
+    if "name" not in raw:
+        raise place.bad("no name", "name, that of a recipe")
+    sizes = {
+        name: forms.integer(size, place.at("sizes", name), 1, "an integer of at least 1")
+        for name, size in forms.table(raw.get("sizes", {}), place.at("sizes")).items()
+    }
+    return Recipe(forms.text(raw["name"], place.at("name"), "the name of a recipe"), sizes)
+
+
+def _inputs(
+    raw: Any, mesh: Mesh, views: dict[str, Grid], mode: str, where: Where
+) -> tuple[tuple[Input, ...], dict[str, Tensor]]:
+    inputs, tensors = [], {}
+    for name, one in forms.table(raw, where).items():
+        place = where.at(name)
+        forms.identifier(name, place)
+        if name in views:
+            raise place.bad("the name of a mesh step", "a name not taken")
+        made, tensors[name] = read_input(name, one, mesh, views, mode, place)
+        inputs.append(made)
+    return tuple(inputs), tensors
+
+
+def _steps(
+    written: tuple[Written, ...],
+    to: Any,
+    mesh: Mesh,
+    views: dict[str, Grid],
+    tensors: dict[str, Tensor],
+    mode: str,
+    where: Where,
+) -> tuple[Step, ...]:
+    """The steps of a program; adds their results to ``tensors``."""
+    asked = forms.table(to, where.at("to"))
+    results = [one.result for one in written]
+    for name in asked:
+        if name not in results:
+            wanted = f"a result: {', '.join(results) or 'there is none'}"
+            raise where.at("to").bad(f"name {shown(name)}", wanted)
+    steps = []
+    for i, one in enumerate(written):
+        if one.result in tensors or one.result in views:
+            raise one.where.bad(f"{one.result!r} again", "a result with a name of its own")
+        known = {name: tensor.typed for name, tensor in tensors.items()}
+        row = program.look_up(one, known, set(results[i:]))
+        made = program.made_by(one, row, known, one.where)
+        program.check_size(made, mode, one.where)
+        first = next((tensors[arg] for arg in one.args if isinstance(arg, str)), None)
+        on = first.mesh if first else mesh
+        layout = _asked(one, asked, on, made, where)
+        steps.append(Step(one.result, one.op, one.args, one.params, layout))
+        tensors[one.result] = Tensor(
+            made,
+            on,
+            first.positions if first else tuple(range(mesh.size)),
+            first.devices if first else mesh.devices,
+            layout,
+        )
+    return tuple(steps)
+
+
+def _asked(
+    step: Written, to: dict[str, Any], mesh: Mesh, made: Typed, where: Where
+) -> Layout | None:
+    ndim = len(made.shape)
+    if step.layout is not None:
+        if step.result in to:
+            raise where.at("to", step.result).bad("a second layout", "the one in the program")
+        return read_layout(step.layout, mesh, ndim, step.asked_at)
+    if step.result in to:
+        return read_layout(to[step.result], mesh, ndim, where.at("to", step.result))
+    if step.op == "redistribute":
+        raise step.where.bad("no layout", "a PartitionSpec, or placements by axis")
+    return None
+
+
+def _check(
+    table: dict[str, Any],
+    written: tuple[Written, ...],
+    inputs: tuple[Input, ...],
+    views: dict[str, Grid],
+    tensors: dict[str, Tensor],
+    where: Where,
+) -> tuple[str, ...]:
+    """The names that count: as given, else all named results, else all inputs, else meshes."""
+    if "check" not in table:
+        names = tuple(one.result for one in written if one.named)
+        names = names or tuple(given.name for given in inputs) or tuple(views)
+        if not names and "recipe" not in table:
+            raise where.bad("no inputs, program, mesh_steps or recipe", "something to check")
+        return names
+    place = where.at("check")
+    names = forms.texts(table["check"], place, "a list of names")
+    if not names:
+        raise place.bad("an empty list", "at least one name")
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            raise place.at(i).bad(f"{name!r} again", "each name once")
+        if "recipe" not in table and name not in tensors and name not in views:
+            wanted = "an input, a result or a derived mesh: " + ", ".join([*tensors, *views])
+            raise place.at(i).bad(shown(name), wanted)
+    return names

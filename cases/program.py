@@ -1,0 +1,352 @@
+"""How is a program written, and what does it make? Step notation, and shapes of results.
+
+``y = matmul(x, w)`` or ``["y", "matmul", ["x", "w"], {}]``. Knows the vocabulary in `ops`;
+refuses to know layouts, which it passes on as they stand.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from cases import forms
+from cases.arrays import DTYPES, numpy_dtype
+from cases.errors import Where, a_known, counted, shown
+from cases.model import Param, Question, Step
+from cases.ops import OPS, Op
+
+# Longer steps are not written by people, and Python's parser recurses.
+MAX_STEP = 1000
+# 64 MiB of float32, in every process and in every copy that a run keeps.
+MAX_ELEMENTS = 2**24
+MAX_NDIM = 8
+
+_EXAMPLE = "a step such as 'y = matmul(x, w)'"
+_INFIX: dict[type, str] = {
+    ast.Add: "add",
+    ast.Sub: "subtract",
+    ast.Mult: "multiply",
+    ast.Div: "divide",
+    ast.MatMult: "matmul",
+}
+_CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "none": None}
+
+
+class Typed(msgspec.Struct, frozen=True):
+    """A tensor before it has values: its global shape and its dtype."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+
+class Written(msgspec.Struct, frozen=True):
+    """A step as it was written: names unresolved, the layout asked for not yet read.
+
+    ``layout``: placements, axis -> placement, or a PartitionSpec; None where none was
+    written; ``asked_at`` is where. ``named``: the result has a name of its own, and is not
+    just a part of a step.
+    """
+
+    result: str
+    op: str
+    args: tuple[str | int | float | bool, ...]
+    params: dict[str, Any]
+    layout: Any
+    where: Where
+    asked_at: Where
+    named: bool = True
+
+
+def read(raw: Any, where: Where) -> tuple[Written, ...]:
+    """The steps of a program: strings, and lists [result, op, arguments, parameters].
+
+    Raises:
+        BadInput: a step that cannot be parsed; names and ops are not looked up here.
+    """
+    steps: list[Written] = []
+    for i, one in enumerate(forms.items(raw, where, "a list of steps")):
+        if isinstance(one, str):
+            steps += _parse(one, where.at(i))
+        else:
+            steps.append(_listed(one, where.at(i)))
+    return tuple(steps)
+
+
+def _listed(raw: Any, where: Where) -> Written:
+    parts = forms.items(raw, where, "a string or a list [result, op, arguments, parameters]")
+    if len(parts) not in (3, 4):
+        raise where.bad(
+            counted(len(parts), "part"), "[result, op, arguments] with parameters or without"
+        )
+    result = forms.identifier(parts[0], where.at(0))
+    op = forms.text(parts[1], where.at(1), "the name of an op")
+    args = []
+    for i, arg in enumerate(forms.items(parts[2], where.at(2), "a list of arguments")):
+        if not isinstance(arg, str | bool):
+            forms.number(arg, where.at(2, i), "a name or a finite number")
+        args.append(arg)
+    params = dict(forms.table(parts[3] if len(parts) == 4 else {}, where.at(3)))
+    layout, asked_at = None, where
+    if op == "redistribute":
+        forms.exclusive(params, "placements", "spec", where.at(3))
+        for key in ("placements", "spec"):
+            if key in params:
+                layout, asked_at = params.pop(key), where.at(3, key)
+    return Written(result, op, tuple(args), params, layout, where, asked_at)
+
+
+def _parse(text: str, where: Where) -> list[Written]:
+    if len(text) > MAX_STEP:
+        raise where.bad(f"a step of {len(text):,} characters", f"at most {MAX_STEP:,}")
+    try:
+        return _steps_of(_body(text), text, where)
+    except SyntaxError as error:
+        found = f"{shown(text)}: {error.msg} at column {error.offset or 1}"
+        raise where.bad(found, _EXAMPLE) from None
+    except (MemoryError, RecursionError):
+        raise where.bad(f"{shown(text)}, nested too deeply to read", _EXAMPLE) from None
+    except ValueError:
+        raise where.bad(f"{shown(text)} with a NUL", _EXAMPLE) from None
+
+
+@lru_cache(maxsize=4096)
+def _body(text: str) -> list[ast.stmt]:
+    return ast.parse(text).body
+
+
+def _steps_of(body: list[ast.stmt], text: str, where: Where) -> list[Written]:
+    if len(body) != 1 or not isinstance(body[0], ast.Assign) or len(body[0].targets) != 1:
+        raise where.bad(shown(text), _EXAMPLE)
+    target, value = body[0].targets[0], body[0].value
+    if not isinstance(target, ast.Name):
+        raise _unexpected(target, where, "the name of the result")
+    result = forms.identifier(target.id, where)
+    steps: list[Written] = []
+    if isinstance(_operand(value, result, steps, where), str) and steps:
+        # The outermost op is the last made and takes the name of the whole.
+        steps[-1] = msgspec.structs.replace(steps[-1], result=result, named=True)
+        return steps
+    raise _unexpected(value, where, "an op such as matmul(x, w)")
+
+
+def _unexpected(node: ast.AST, where: Where, wanted: str) -> Exception:
+    column = getattr(node, "col_offset", 0) + 1
+    return where.bad(f"{shown(ast.unparse(node))} at column {column}", wanted)
+
+
+def _operand(
+    node: ast.expr, result: str, steps: list[Written], where: Where
+) -> str | int | float | bool:
+    """The name or number that an expression stands for; its own steps come first in ``steps``.
+
+    The parts of one step that have no name are numbered: ``l = sum(z * z)`` makes l_1.
+    """
+    layout: Any = None
+    params: dict[str, Any] = {}
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Constant(value=bool() | int() | float() as value):
+            return value if isinstance(value, bool) else forms.number(value, where)
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+            return forms.number(-value, where)
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            op, written = "negative", [inner]
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _INFIX:
+            op, written = _INFIX[type(sign)], [left, right]
+        case ast.Call(func=ast.Name(id="redistribute")):
+            op = "redistribute"
+            written, layout = _redistribute(node, where)
+        case ast.Call(func=ast.Name(id=op), args=written, keywords=keywords):
+            params = _params(keywords, where)
+        case _:
+            raise _unexpected(node, where, "a name, a finite number or an op")
+    args = tuple(_operand(one, result, steps, where) for one in written)
+    name = f"{result}_{len(steps) + 1}"
+    steps.append(Written(name, op, args, params, layout, where, where, named=False))
+    return name
+
+
+def _redistribute(node: ast.Call, where: Where) -> tuple[list[ast.expr], Any]:
+    placed: dict[str, Any] = {}
+    for word in node.keywords:
+        if word.arg is None:
+            raise _unexpected(word.value, where, "a placement by axis, such as dp=S(0)")
+        placed[word.arg] = _placement(word.value)
+    if len(node.args) < 2:
+        return node.args, placed or None
+    if placed or len(node.args) > 2:
+        wanted = "one layout: P(…), or placements by axis"
+        raise _unexpected(node, where, wanted)
+    asked = node.args[1]
+    if isinstance(asked, ast.List):
+        return node.args[:1], [_placement(one) for one in asked.elts]
+    return node.args[:1], ast.unparse(asked)
+
+
+def _placement(node: ast.expr) -> Any:
+    return node.value if isinstance(node, ast.Constant) else ast.unparse(node)
+
+
+def _params(keywords: list[ast.keyword], where: Where) -> dict[str, Any]:
+    params = {}
+    for word in keywords:
+        if word.arg is None:
+            raise _unexpected(word.value, where, "parameters by name")
+        params[word.arg] = _literal(word.value, where)
+    return params
+
+
+def _literal(node: ast.expr, where: Where) -> Any:
+    if isinstance(node, ast.Name) and node.id in _CONSTANTS:
+        return _CONSTANTS[node.id]
+    try:
+        value = ast.literal_eval(node)
+    except (ValueError, TypeError, MemoryError, RecursionError):
+        raise _unexpected(node, where, "a literal value") from None
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _is_axis(value: Any) -> bool:
+    return value is None or type(value) is int or _are_axes(value)
+
+
+def _are_axes(value: Any) -> bool:
+    return isinstance(value, list) and all(type(one) is int for one in value)
+
+
+# The type that a parameter has in every op that takes it: a test, and what it accepts.
+PARAMS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "axis": (_is_axis, "an integer or a list of integers"),
+    "keepdims": (lambda value: isinstance(value, bool), "true or false"),
+    "subscripts": (lambda value: isinstance(value, str), "a string such as 'ij,jk->ik'"),
+}
+
+
+def look_up(step: Written, known: dict[str, Typed], later: set[str]) -> Op:
+    """The row of a step's op, its arguments and parameters checked against it.
+
+    ``known``: the tensors there are so far. ``later``: the results still to come.
+
+    Raises:
+        BadInput: unknown op, wrong arity, an unknown, missing or mistyped parameter, a
+            name that is not there (yet).
+    """
+    where, row = step.where, OPS.get(step.op)
+    if row is None:
+        raise where.bad(f"op {shown(step.op)}", a_known("a known op", step.op, OPS))
+    if len(step.args) != len(row.args):
+        wanted = f"{len(row.args)} for {step.op}: {', '.join(row.args)}"
+        raise where.bad(counted(len(step.args), "argument"), wanted)
+    for arg in step.args:
+        if isinstance(arg, str) and arg not in known:
+            found = shown(arg) + (" before it is made" if arg in later else "")
+            raise where.bad(found, "an input or an earlier result: " + (", ".join(known) or "none"))
+    if row.args and not any(isinstance(arg, str) for arg in step.args):
+        raise where.bad("numbers only", "at least one input or result as an argument")
+    accepted = row.required + row.optional
+    for name, value in step.params.items():
+        if name not in accepted:
+            what = f"a parameter of {step.op}: {', '.join(accepted) or 'it has none'}"
+            raise where.bad(f"parameter {shown(name)}", what)
+        fits, wanted = PARAMS[name]
+        if not fits(value):
+            raise where.bad(f"{name} = {shown(value)}", wanted)
+    for name in row.required:
+        if name not in step.params:
+            raise where.bad(f"no {name}", f"{step.op} with {', '.join(row.required)}")
+    return row
+
+
+def outcome(row: Op, args: tuple[Any, ...], params: dict[str, Param]) -> Typed:
+    """Shape and dtype of an op's result, learnt from its meaning in NumPy.
+
+    ``args``: `Typed` or numbers. No data are needed, nor much memory: where only it matters
+    which sizes are equal, large ones are renamed to small ones.
+
+    Raises:
+        ValueError: NumPy refuses the arguments; the text is NumPy's.
+    """
+    small: dict[int, int] = {}
+    blind = row.family in ("pointwise", "reduction") or row.name in ("matmul", "einsum")
+    if blind and params.keys() <= {"axis", "keepdims", "subscripts"}:
+        sizes = {size for arg in args if isinstance(arg, Typed) for size in arg.shape}
+        small = {size: 17 + i for i, size in enumerate(sorted(sizes - set(range(17))))}
+    large = {short: size for size, short in small.items()}
+    stand_ins = [
+        _stand_in(arg.dtype, tuple(small.get(size, size) for size in arg.shape))
+        if isinstance(arg, Typed)
+        else arg
+        for arg in args
+    ]
+    try:
+        with np.errstate(all="ignore"):
+            made = np.asarray(row.meaning(*stand_ins, **params))
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        text = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(re.sub(r"\d+", lambda n: str(large.get(int(n[0]), n[0])), text)) from None
+    return Typed(tuple(large.get(int(n), int(n)) for n in made.shape), made.dtype.name)
+
+
+@lru_cache(maxsize=4096)
+def _stand_in(dtype: str, shape: tuple[int, ...]) -> Any:
+    return np.broadcast_to(np.ones((), numpy_dtype(dtype)), shape)
+
+
+def made_by(step: Written | Step, row: Op, known: dict[str, Typed], where: Where) -> Typed:
+    """As `outcome`, for a step among ``known`` tensors.
+
+    Raises:
+        BadInput: the shapes or dtypes do not suit the op, or one another.
+    """
+    args = tuple(known[arg] if isinstance(arg, str) else arg for arg in step.args)
+    try:
+        made = outcome(row, args, step.params)
+    except ValueError as error:
+        said = ", ".join(_said(arg) for arg in args)
+        wanted = f"arguments that {step.op} takes (NumPy: {error})"
+        raise where.bad(said, wanted) from None
+    if made.dtype not in DTYPES:
+        raise where.bad(f"a result of dtype {made.dtype}", "a dtype that both frameworks have")
+    return made
+
+
+def _said(arg: Typed | float) -> str:
+    return f"{arg.dtype}{list(arg.shape)}" if isinstance(arg, Typed) else str(arg)
+
+
+def check_size(tensor: Typed, mode: str, where: Where) -> None:
+    """Refuses a tensor that is too large to compute with.
+
+    Raises:
+        BadInput: more than `MAX_NDIM` dims; in mode real, more than `MAX_ELEMENTS` elements.
+    """
+    if len(tensor.shape) > MAX_NDIM:
+        raise where.bad(f"{len(tensor.shape)} dims", f"at most {MAX_NDIM}")
+    if mode == "real" and tensor.size > MAX_ELEMENTS:
+        raise where.bad(f"{tensor.size:,} elements", f"at most {MAX_ELEMENTS:,} in mode real")
+
+
+def shapes(question: Question) -> dict[str, Typed]:
+    """Global shape and dtype of every input and result of a question, in program order.
+
+    Raises:
+        ValueError: NumPy refuses a step, which `load` would have refused.
+    """
+    known = {given.name: Typed(given.shape, given.dtype) for given in question.inputs}
+    for step in question.steps:
+        args = tuple(known[arg] if isinstance(arg, str) else arg for arg in step.args)
+        known[step.result] = outcome(OPS[step.op], args, step.params)
+    return known

@@ -1,0 +1,92 @@
+"""Options, fixtures and work ahead for the suites; everything that thinks is in `suites/`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from adapters.registry import FRAMEWORKS
+from suites import run
+from suites.summary import Summary, attach
+
+HERE = Path(__file__).parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of the suite."""
+    group = parser.getgroup("shard parity")
+    group.addoption("--cases", metavar="FILE_OR_FOLDER", help="run these cases, not the catalogue")
+    group.addoption("--exhaustive", action="store_true", help="every combination, not a sample")
+    group.addoption("--verdicts", metavar="FILE", help="write one JSON line per verdict")
+    group.addoption("--ledger", metavar="FILE", action="append", default=[],
+                    help="known divergences of your own, beside the project's")  # fmt: skip
+    group.addoption("--record", metavar="FILE_OR_FOLDER",
+                    help="keep the answers of the frameworks that run live")  # fmt: skip
+    group.addoption("--deadline", metavar="SECONDS", type=float, default=30.0,
+                    help="for one answer (default: 30)")  # fmt: skip
+    for name in FRAMEWORKS:
+        group.addoption(f"--{name}", metavar="live|off|FILE", default="live",
+                        help=f"run {name}, leave it out, or read a record of it")  # fmt: skip
+        group.addoption(f"--{name}-python", metavar="PATH",
+                        help=f"the interpreter that has {name}")  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Read and check every file that was named, before anything starts."""
+    if not hasattr(config, "workerinput"):
+        verdicts = config.getoption("--verdicts")
+        config.pluginmanager.register(Summary(Path(verdicts) if verdicts else None), "summary")
+    config.stash[run.RUN] = run.prepare(config)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The catalogue's modules or the one for a user's cases, never both."""
+    if collection_path.parent != HERE / "suites" or not collection_path.name.startswith("test_"):
+        return None
+    own = collection_path.name == "test_cases.py"
+    return own != bool(config.getoption("--cases")) or None
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One item per case for a test that has a case ``judged``."""
+    if "judged" in metafunc.fixturenames:
+        cases = metafunc.config.stash[run.RUN].cases_for(metafunc.function.__name__)
+        metafunc.parametrize("case", cases, ids=run.item_id)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Put every selected question to the frameworks, ahead of need."""
+    if not session.config.option.collectonly:
+        session.config.stash[run.RUN].begin(session.items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Under pytest-xdist, an item's question and that of the next."""
+    item.config.stash[run.RUN].next(item, nextitem)
+
+
+@pytest.fixture
+def judged(case: object, request: pytest.FixtureRequest) -> run.Judged:
+    """The verdicts of the item's case, which are sent along with its report."""
+    judged = request.config.stash[run.RUN].judge(request.node)
+    request.node.stash[run.JUDGED] = judged
+    return judged
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Send verdicts with the report of the call."""
+    report = yield
+    judged = item.stash.get(run.JUDGED, None)
+    if judged is not None and call.when == "call":
+        attach(report, judged.verdicts, judged.hellos)
+    return report
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Leave no process behind, however the run ended."""
+    if run.RUN in config.stash:
+        config.stash[run.RUN].close()

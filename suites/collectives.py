@@ -1,0 +1,313 @@
+"""Are the collectives that a framework fired those that its own layouts imply?
+
+Equal; equal by a named lowering rule; or another plan, which is named by kind and measured
+against the implied and the cheapest. A rule explains a count and never hides one: what it
+cannot match one for one is another plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from fractions import Fraction
+
+import msgspec
+import numpy as np
+
+from adapters.answer import Answer, Collective, Done, Observed, received
+from adapters.reference.cheapest import cheapest
+from adapters.reference.implied import implied
+from adapters.reference.plan import Plan, as_collectives
+from adapters.reference.rules import implied_by
+from cases.arrays import numpy_dtype
+from cases.model import Case, Layout, Mesh, Step
+from suites.aspects import mesh_of, missing
+from suites.truth import Truth
+from suites.verdict import Finding, agree, not_comparable
+
+# A collective over k axes counts as k over one axis each when it is matched.
+Atoms = Counter[tuple[str, str]]
+
+GATHERS = "cpu-gathers-for-all-to-all"
+REDUCES = "cpu-reduces-and-slices-for-reduce-scatter"
+MERGES = "one-over-several-axes"
+
+# Subject -> what is implied may be done by the second kind instead. Sources:
+# torch: redistribution on a CPU mesh falls back to all-gather and chunk, since gloo has no
+# all-to-all (torch/distributed/tensor/_collective_utils.py, shard_dim_alltoall).
+# jax: XLA's CPU backend decomposes reduce-scatter into all-reduce and dynamic-slice
+# (xla/service/reduce_scatter_decomposer.h).
+LOWERINGS = {
+    "torch": ((GATHERS, "all-to-all", "all-gather"),),
+    "jax": ((REDUCES, "reduce-scatter", "all-reduce"),),
+}
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """How counted collectives relate to implied ones.
+
+    ``rules``: the lowering rules that it took, none if they are equal as they stand.
+    ``plan``: the kind of the other plan, "" if they are equal or explained.
+    """
+
+    rules: tuple[str, ...] = ()
+    plan: str = ""
+
+
+def atoms(mesh: Mesh, collectives: Iterable[Collective]) -> Atoms:
+    """Kinds by single axis of size > 1. Groups that fit no axes keep an axis called "?"."""
+    found: Atoms = Counter()
+    for one in collectives:
+        for axis in one.axes or ("?",):
+            if axis == "?" or mesh[axis] > 1:
+                found[one.kind, axis] += 1
+    return found
+
+
+def _whole(mesh: Mesh, collectives: Iterable[Collective]) -> Counter[tuple[str, frozenset[str]]]:
+    return Counter(
+        (one.kind, frozenset(axis for axis in one.axes if mesh[axis] > 1) or frozenset("?"))
+        for one in collectives
+        if not one.axes or any(mesh[axis] > 1 for axis in one.axes)
+    )
+
+
+def explain(
+    mesh: Mesh, subject: str, counted: tuple[Collective, ...], wanted: tuple[Collective, ...]
+) -> Explained:
+    """How what was counted follows from what is implied, for a subject's lowering rules."""
+    if _whole(mesh, counted) == _whole(mesh, wanted):
+        return Explained()
+    rules = []
+    extra, lacking = atoms(mesh, counted), atoms(mesh, wanted)
+    extra, lacking = extra - lacking, lacking - extra
+    for name, kind, instead in LOWERINGS.get(subject.partition("/")[0], ()):
+        for (what, axis), count in list(lacking.items()):
+            if what == kind and extra[instead, axis] >= count:
+                extra[instead, axis] -= count
+                del lacking[what, axis]
+                rules.append(name)
+    if +extra or +lacking:
+        return Explained(plan=plan_kind(mesh, counted, wanted))
+    if any(len(one.axes) > 1 for one in (*counted, *wanted)):
+        rules.append(MERGES)
+    return Explained(rules=tuple(dict.fromkeys(rules)))
+
+
+def plan_kind(mesh: Mesh, counted: tuple[Collective, ...], wanted: tuple[Collective, ...]) -> str:
+    """A name for a plan that is not the implied one, from its collectives alone."""
+    kinds = {one.kind for one in counted}
+    ours, theirs = atoms(mesh, counted), atoms(mesh, wanted)
+    if not ours:
+        return "none where some are implied"
+    if not theirs:
+        return f"{_list(kinds)} where none is implied"
+    if any(not one.axes for one in counted):
+        return "over groups that are no axes"
+    if "collective-permute" in kinds:
+        return "permutes"
+    if ours < theirs:
+        return "fewer"
+    if ours > theirs:
+        return "more"
+    if kinds == {"all-gather"}:
+        return "gathers"
+    if "all-to-all" in kinds and ("all-to-all" not in {one.kind for one in wanted}):
+        return "exchanges"
+    if {what for what, _ in ours} == {what for what, _ in theirs}:
+        return "other axes or order"
+    return f"{_list(kinds)} instead"
+
+
+def _list(kinds: Iterable[str]) -> str:
+    return " and ".join(sorted(kinds))
+
+
+def say(collectives: Iterable[Collective]) -> str:
+    """Collectives as a person writes them: ``2 all-gather(a), all-reduce(a,b)``."""
+    counted = Counter(f"{one.kind}({','.join(one.axes) or '?'})" for one in collectives)
+    return ", ".join(f"{n} {what}" if n > 1 else what for what, n in counted.items()) or "none"
+
+
+def factor(counted: Iterable[Collective], wanted: Iterable[Collective]) -> str:
+    """Bytes received by the busiest device, counted over wanted: ``3.0x``."""
+    ours, theirs = (sum(map(received, one)) for one in (counted, wanted))
+    if theirs == 0:
+        return "1.0x" if ours == 0 else f"{ours:g} B over none"
+    return f"{ours / theirs:.3g}x"
+
+
+class Measure(msgspec.Struct, frozen=True):
+    """What a step implies, and the cheapest that would do where it is a change of layout."""
+
+    implied: tuple[Collective, ...]
+    cheapest: tuple[Collective, ...] | None = None
+
+
+def measure(
+    mesh: Mesh, source: Layout, target: Layout, shape: tuple[int, ...], itemsize: int
+) -> Measure:
+    """What a change of layout implies, and its cheapest plan."""
+
+    def counted(plan: Plan) -> tuple[Collective, ...]:
+        return as_collectives(mesh, plan, shape, itemsize)
+
+    return Measure(
+        counted(implied(mesh, source, target, shape)),
+        counted(cheapest(mesh, source, target, shape)),
+    )
+
+
+def _itemsize(dtype: str) -> int:
+    return int(np.dtype(numpy_dtype(dtype)).itemsize)
+
+
+def step_measure(
+    mesh: Mesh, step: Step, operands: list[Observed], result: Observed
+) -> Measure | None:
+    """What a step implies by the layouts reported around it; None if no rule says."""
+    sources = [operand.layout for operand in operands]
+    if not all(isinstance(one, Layout) for one in (*sources, result.layout)):
+        return None
+    known = tuple(one for one in sources if isinstance(one, Layout))
+    assert isinstance(result.layout, Layout)
+    if step.op in ("redistribute", "identity"):
+        return measure(mesh, known[0], result.layout, result.shape, _itemsize(result.dtype))
+    plans = implied_by(
+        mesh, step, tuple(one.shape for one in operands), known,
+        (result.shape, result.layout),
+        (*(_itemsize(one.dtype) for one in operands), _itemsize(result.dtype)),
+    )  # fmt: skip
+    if plans is None:
+        return None
+    return Measure(
+        tuple(
+            one
+            for plan, shape, itemsize in plans
+            for one in as_collectives(mesh, plan, shape, itemsize)
+        )
+    )
+
+
+def held(
+    mesh: Mesh, subject: str, step: str | None, counted: tuple[Collective, ...], by: Measure
+) -> Finding:
+    """The finding for counted collectives against what is implied."""
+    explained = explain(mesh, subject, counted, by.implied)
+    if not explained.plan:
+        rules = ", ".join(explained.rules)
+        return agree(step, "collectives", why=f"by rule: {rules}" if rules else "")
+    best = ""
+    if by.cheapest is not None:
+        best = f", {factor(counted, by.cheapest)} of the cheapest ({say(by.cheapest)})"
+    return Finding(
+        step, "collectives", "reference", "divergence", f"plan: {explained.plan}",
+        say(by.implied), say(counted),
+        f"{factor(counted, by.implied)} the bytes of the implied plan{best}",
+    )  # fmt: skip
+
+
+def collectives(case: Case, answer: Answer, right: Truth) -> list[Finding]:
+    """Each step's collectives, each materialisation's, and the whole program's where it is one."""
+    findings = missing(case, answer, "collectives")
+    if answer.program is not None:
+        findings.append(_program(case, answer, answer.program, right))
+    seen = {observed.name: observed for observed in answer.seen}
+    steps = {step.result: step for step in case.question.steps}
+    for observed in answer.seen:
+        mesh = mesh_of(case, observed.name)
+        if observed.full_collectives is not None and isinstance(observed.layout, Layout):
+            whole = Layout(((),) * observed.layout.ndim)
+            by = measure(mesh, observed.layout, whole, observed.shape, _itemsize(observed.dtype))
+            findings.append(
+                held(mesh, answer.subject, f"{observed.name}/full", observed.full_collectives, by)
+            )
+        if observed.collectives is None or observed.name not in steps:
+            continue
+        step = steps[observed.name]
+        names = [arg for arg in step.args if isinstance(arg, str)]
+        operands = [_operand(case, seen, name) for name in names]
+        known = [one for one in operands if one is not None]
+        by_step = step_measure(mesh, step, known, observed) if len(known) == len(names) else None
+        if by_step is None:
+            why = "no rule gives the reported layout" if known else "operands not checked"
+            findings.append(
+                not_comparable(observed.name, "collectives", why, got=say(observed.collectives))
+            )
+        else:
+            findings.append(
+                held(mesh, answer.subject, observed.name, observed.collectives, by_step)
+            )
+    return findings
+
+
+def _operand(case: Case, seen: dict[str, Observed], name: str) -> Observed | None:
+    """An operand as reported, or an input as the question places it."""
+    if name in seen:
+        return seen[name]
+    for given in case.question.inputs:
+        if given.name == name:
+            return Observed(name, given.dtype, given.shape, given.layout)
+    return None
+
+
+def _program(case: Case, answer: Answer, counted: tuple[Collective, ...], right: Truth) -> Finding:
+    """A program compiled as one is held against the sum of its steps."""
+    if not isinstance(answer.end, Done):
+        return not_comparable(None, "collectives", "the program did not end")
+    mesh = case.question.mesh
+    if answer.subject == "jax/shard_map:cheapest":
+        # It executes that plan, so that plan is what it is held against.
+        return _planned(case, answer, counted, right)
+    seen = dict[str, Observed]()
+    total: list[Collective] = []
+    best: list[Collective] | None = []
+    for given in case.question.inputs:
+        seen[given.name] = Observed(given.name, given.dtype, given.shape, given.layout)
+    last = {observed.name: observed for observed in answer.seen}
+    for step in case.question.steps:
+        names = [arg for arg in step.args if isinstance(arg, str)]
+        reported = last.get(step.result)
+        layout = reported.layout if reported is not None and reported.layout is not None else None
+        layout = layout or right.layouts[step.result]
+        if layout is None or any(name not in seen for name in names):
+            return not_comparable(None, "collectives", f"the layout of {step.result} is not known",
+                                  got=say(counted))  # fmt: skip
+        value = right.values[step.result]
+        seen[step.result] = Observed(step.result, value.dtype, value.shape, layout)
+        by = step_measure(mesh, step, [seen[name] for name in names], seen[step.result])
+        if by is None:
+            return not_comparable(None, "collectives", f"no rule for {step.result}",
+                                  got=say(counted))  # fmt: skip
+        total += by.implied
+        best = None if best is None or by.cheapest is None else [*best, *by.cheapest]
+    measured = Measure(tuple(total), None if best is None else tuple(best))
+    return held(mesh, answer.subject, None, counted, measured)
+
+
+def _planned(case: Case, answer: Answer, counted: tuple[Collective, ...], right: Truth) -> Finding:
+    mesh, now = case.question.mesh, {given.name: given.layout for given in case.question.inputs}
+    total: list[Collective] = []
+    for step in case.question.steps:
+        source = now[str(step.args[0])]
+        now[step.result] = step.to or source
+        value = right.values[step.result]
+        by = measure(mesh, source, now[step.result], value.shape, _itemsize(value.dtype))
+        total += by.cheapest or ()
+    return held(mesh, answer.subject, None, counted, Measure(tuple(total), tuple(total)))
+
+
+def total_bytes(collectives: Iterable[Collective]) -> Fraction:
+    """Bytes received by the busiest device over all of them."""
+    return Fraction(sum(map(received, collectives))).limit_denominator(10**6)
+
+
+def same_counts(one: tuple[Collective, ...], other: tuple[Collective, ...]) -> bool:
+    """Whether two subjects fired the same kinds equally often: the bare counts."""
+    return Counter(c.kind for c in one) == Counter(c.kind for c in other)
+
+
+def group_size(mesh: Mesh, axes: Iterable[str]) -> int:
+    """Devices in a group over these axes."""
+    return math.prod(mesh[axis] for axis in axes)

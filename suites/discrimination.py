@@ -1,0 +1,219 @@
+"""Would a case notice a mistake? Wrong answers made on purpose from the right one.
+
+Each seeded mistake says in which aspects it must show. A mistake that leaves the answer as it
+was (permuting replicas, say) seeds nothing. Knows no framework: the right answer is the
+reference's, completed with what the case implies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+import numpy as np
+
+from adapters.answer import Answer, Collective, Done, Observed
+from adapters.reference.implied import implied
+from adapters.reference.plan import execute
+from adapters.reference.values import Value, cut, evaluate
+from cases.arrays import pack, unpack
+from cases.layout import offset, ranges, same
+from cases.model import Case, Layout, Mesh
+from suites.aspects import mesh_of
+from suites.collectives import LOWERINGS, measure, step_measure
+from suites.truth import Truth
+from suites.verdict import Aspect
+
+
+class Mistake(msgspec.Struct, frozen=True):
+    """A wrong answer, what is wrong with it, and the aspects of which one must say so."""
+
+    name: str
+    aspects: frozenset[Aspect]
+    answer: Answer
+
+
+def right_answer(case: Case, right: Truth, subject: str = "torch") -> Answer:
+    """What a framework would answer that does exactly what is implied."""
+    question = case.question
+    values = evaluate(question)
+    seen: dict[str, Observed] = {}
+    steps = {step.result: step for step in question.steps}
+    for name, value in values.items():
+        mesh = mesh_of(case, name)
+        layout = right.layouts[name] or Layout(((),) * value.ndim)
+        shards = _right_shards(case, name, mesh, layout, value, seen)
+        observed = Observed(
+            name, value.dtype.name, value.shape, layout, tuple(map(pack, shards)),
+            tuple(map(offset, ranges(mesh, layout, value.shape))), (pack(value),),
+            full_collectives=measure(
+                mesh, layout, Layout(((),) * value.ndim), value.shape, value.dtype.itemsize
+            ).implied,
+        )  # fmt: skip
+        if name in steps:
+            operands = [seen[arg] for arg in steps[name].args if isinstance(arg, str)]
+            by = step_measure(mesh, steps[name], operands, observed)
+            fired = None if by is None else lowered(subject, by.implied)
+            observed = msgspec.structs.replace(observed, collectives=fired)
+        seen[name] = observed
+    return Answer(question.id, subject, Done(), tuple(seen[name] for name in question.check))
+
+
+def _right_shards(
+    case: Case, name: str, mesh: Mesh, layout: Layout, value: Value, seen: dict[str, Observed]
+) -> list[Value]:
+    """Shards that were moved as implied; where an op made them, cut from its value."""
+    given = next((one for one in case.question.inputs if one.name == name), None)
+    if given is not None and given.per_device is not None:
+        return [unpack(array) for array in given.per_device]
+    start, shards = Layout(((),) * value.ndim), [value] * mesh.size
+    step = next((one for one in case.question.steps if one.result == name), None)
+    if step is not None and step.op in ("redistribute", "identity"):
+        before = seen[str(step.args[0])]
+        assert isinstance(before.layout, Layout)
+        start, shards = before.layout, _shards(before)
+    return execute(mesh, implied(mesh, start, layout, value.shape), shards, value.shape)
+
+
+def lowered(subject: str, wanted: tuple[Collective, ...]) -> tuple[Collective, ...]:
+    """Implied collectives as a subject's lowering rules have them."""
+    instead = {kind: other for _, kind, other in LOWERINGS.get(subject.partition("/")[0], ())}
+    return tuple(
+        msgspec.structs.replace(one, kind=instead.get(one.kind, one.kind)) for one in wanted
+    )
+
+
+def mistakes(case: Case, answer: Answer) -> Iterator[Mistake]:
+    """Every seeded mistake that differs from the right answer."""
+    for name, aspects, change in _MISTAKES:
+        for index, observed in enumerate(answer.seen):
+            wrong = change(case, mesh_of(case, observed.name), observed)
+            if wrong is None or wrong == observed:
+                continue
+            seen = (*answer.seen[:index], wrong, *answer.seen[index + 1 :])
+            yield Mistake(
+                f"{name} in {observed.name}", aspects, msgspec.structs.replace(answer, seen=seen)
+            )
+
+
+Change = Callable[[Case, Mesh, Observed], Observed | None]
+
+
+def _with_shards(observed: Observed, shards: list[Value]) -> Observed:
+    return msgspec.structs.replace(observed, shards=tuple(map(pack, shards)))
+
+
+def _shards(observed: Observed) -> list[Value]:
+    return [unpack(shard) for shard in observed.shards or () if shard is not None]
+
+
+def _relaid(mesh: Mesh, observed: Observed, dims: tuple[tuple[str, ...], ...]) -> Observed | None:
+    """Shards by another layout under the layout that was asked for."""
+    if not isinstance(observed.layout, Layout) or observed.layout.partial:
+        return None
+    return _with_shards(observed, cut(mesh, Layout(dims), unpack(observed.full[0])))
+
+
+def _axes_swapped(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
+    if len(mesh.axes) < 2 or not isinstance(observed.layout, Layout):
+        return None
+    one, other = mesh.names[0], mesh.names[-1]
+    names = {one: other, other: one}
+    return _relaid(
+        mesh, observed,
+        tuple(tuple(names.get(axis, axis) for axis in axes) for axes in observed.layout.dims),
+    )  # fmt: skip
+
+
+def _shard_order(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
+    if not isinstance(observed.layout, Layout):
+        return None
+    return _relaid(mesh, observed, tuple(axes[::-1] for axes in observed.layout.dims))
+
+
+def _ranks_permuted(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
+    shards = _shards(observed)
+    if isinstance(observed.layout, Layout) and observed.layout.partial:
+        return None  # addends may lie anywhere
+    return _with_shards(observed, shards[1:] + shards[:1])
+
+
+def _stale_shard(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
+    shards = _shards(observed)
+    if not shards:
+        return None
+    return _with_shards(observed, [*shards[:-1], np.zeros_like(shards[-1])])
+
+
+def _rows_permuted(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
+    full = unpack(observed.full[0])
+    return msgspec.structs.replace(
+        observed, full=(pack(np.roll(full, 1, 0) if full.ndim else full),)
+    )
+
+
+def _reduction_dropped(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
+    given = [one for one in case.question.inputs if one.layout.partial and one.per_device]
+    if not given or given[0].shape != observed.shape or given[0].per_device is None:
+        return None
+    if given[0].per_device[0].shape != observed.shape:
+        return None
+    return msgspec.structs.replace(observed, full=(given[0].per_device[0],))
+
+
+def _reduction_doubled(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
+    full = unpack(observed.full[0])
+    if full.dtype.kind == "b":
+        return None
+    return msgspec.structs.replace(observed, full=(pack((full + full).astype(full.dtype)),))
+
+
+def _rank_apart(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
+    if mesh.size == 1 or not observed.full[0].size:
+        return None
+    full = unpack(observed.full[0])
+    other = pack(~full if full.dtype.kind == "b" else (full + 1).astype(full.dtype))
+    return msgspec.structs.replace(observed, full=(*observed.full * (mesh.size - 1), other))
+
+
+def _wrong_layout(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
+    """The right values under the claim that everything is replicated."""
+    if not isinstance(observed.layout, Layout):
+        return None
+    claim = Layout(((),) * observed.layout.ndim)
+    if same(mesh, claim, observed.layout, observed.shape) or not observed.full[0].size:
+        return None
+    return msgspec.structs.replace(observed, layout=claim)
+
+
+def _one_more(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
+    axis = next((axis for axis, size in mesh.axes if size > 1), None)
+    if observed.collectives is None or axis is None:
+        return None
+    more = Collective("all-gather", (axis,), mesh[axis], 4)
+    return msgspec.structs.replace(observed, collectives=(*observed.collectives, more))
+
+
+def _one_fewer(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
+    if not observed.collectives:
+        return None
+    return msgspec.structs.replace(observed, collectives=observed.collectives[:-1])
+
+
+_VALUES: frozenset[Aspect] = frozenset({"soundness", "global"})
+_SHARDS: frozenset[Aspect] = frozenset({"soundness", "shards"})
+_COUNTS: frozenset[Aspect] = frozenset({"collectives"})
+
+_MISTAKES: tuple[tuple[str, frozenset[Aspect], Change], ...] = (
+    ("axes swapped", _SHARDS, _axes_swapped),
+    ("shard order wrong", _SHARDS, _shard_order),
+    ("ranks permuted", _SHARDS, _ranks_permuted),
+    ("a stale shard", _SHARDS, _stale_shard),
+    ("rows permuted", frozenset({"global"}), _rows_permuted),
+    ("reduction dropped", frozenset({"global"}), _reduction_dropped),
+    ("reduction doubled", frozenset({"global"}), _reduction_doubled),
+    ("one rank apart", _VALUES, _rank_apart),
+    ("wrong layout reported", frozenset({"soundness", "layout"}), _wrong_layout),
+    ("a collective too many", _COUNTS, _one_more),
+    ("a collective too few", _COUNTS, _one_fewer),
+)

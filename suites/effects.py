@@ -1,0 +1,140 @@
+"""What did a step do, judged from the shards before and after it alone?
+
+Nothing, moving data, or reducing it: named without any counter, so that it can guard the
+counters. Needs data in which every element can be told from every other, and says when
+they cannot.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from adapters.answer import Answer, Collective, Observed
+from adapters.reference.values import cut, whole
+from cases.arrays import unpack
+from cases.layout import groups
+from cases.model import Case, Layout, Mesh
+from suites.aspects import mesh_of, missing
+from suites.verdict import Finding, agree, not_comparable
+
+Shards = list[NDArray[Any]]
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """What happened between two sets of shards.
+
+    "nothing": every device had what it has. "moved": some device has elements that others had;
+    ``axes`` are the fewest mesh axes along which they can have come. "reduced": some device has
+    an element that none had.
+    """
+
+    kind: Literal["nothing", "moved", "reduced"]
+    axes: tuple[str, ...] = ()
+
+
+def name(mesh: Mesh, before: Shards, after: Shards) -> Effect | None:
+    """The effect that led from ``before`` to ``after``, one array per mesh position.
+
+    None where elements repeat inside a shard, so that they cannot be told apart.
+    """
+    had = [set(shard.ravel().tolist()) for shard in before]
+    has = [set(shard.ravel().tolist()) for shard in after]
+    if any(len(own) < shard.size for own, shard in zip(had, before, strict=True)):
+        return None
+    new = [theirs - own for theirs, own in zip(has, had, strict=True)]
+    if not any(new):
+        return Effect("nothing")
+    everything = set().union(*had)
+    if any(not theirs <= everything for theirs in new):
+        return Effect("reduced")
+    for count in range(1, len(mesh.axes) + 1):
+        for axes in itertools.combinations(mesh.names, count):
+            if all(
+                new[p] <= set().union(*(had[m] for m in group))
+                for group in groups(mesh, axes)
+                for p in group
+            ):
+                return Effect("moved", axes)
+    raise AssertionError("all axes together reach every device")
+
+
+def fits(effect: Effect, counted: tuple[Collective, ...]) -> str:
+    """Why counted collectives cannot have had this effect; "" if they can."""
+    kinds = {one.kind for one in counted}
+    reach = {axis for one in counted for axis in one.axes}
+    unknown = any(not one.axes for one in counted)
+    match effect.kind:
+        case "nothing":
+            return ""
+        case "reduced":
+            if kinds & {"all-reduce", "reduce-scatter"}:
+                return ""
+            return "elements are new to every device, and nothing that reduces was counted"
+        case "moved":
+            if not counted:
+                return "devices have elements that others had, and nothing was counted"
+            if unknown or len(reach) >= len(effect.axes):
+                return ""
+            return f"elements came over {len(effect.axes)} axes, counted over {sorted(reach)}"
+
+
+def effects(case: Case, answer: Answer) -> list[Finding]:
+    """Each change of layout: does what was counted fit what happened?"""
+    findings = missing(case, answer, "effects")
+    seen = {observed.name: observed for observed in answer.seen}
+    for step in case.question.steps:
+        result = seen.get(step.result)
+        if result is None or step.op not in ("redistribute", "identity"):
+            continue
+        counted = result.collectives if result.collectives is not None else answer.program
+        before, after = _before(case, seen, str(step.args[0])), _shards(result)
+        if isinstance(result.layout, Layout) and result.layout.partial:
+            why = "what is owed may be dealt out in any way"
+            findings.append(not_comparable(step.result, "effects", why))
+            continue
+        if counted is None or before is None or after is None:
+            findings.append(not_comparable(step.result, "effects", "no shards or no count"))
+            continue
+        if result.collectives is None and len(case.question.steps) > 1:
+            findings.append(not_comparable(step.result, "effects", "counted for the program only"))
+            continue
+        effect = name(mesh_of(case, step.result), before, after)
+        if effect is None:
+            findings.append(not_comparable(step.result, "effects", "elements repeat in a shard"))
+        elif why := fits(effect, counted):
+            findings.append(
+                Finding(step.result, "effects", "reference", "divergence", "counters disagree",
+                        f"collectives that fit: {effect.kind} {' '.join(effect.axes)}".strip(),
+                        ", ".join(sorted(one.kind for one in counted)) or "none", why)
+            )  # fmt: skip
+        else:
+            findings.append(agree(step.result, "effects"))
+    return findings
+
+
+def _before(case: Case, seen: dict[str, Observed], name: str) -> Shards | None:
+    """The shards that a step found: as observed, or as the question places an input."""
+    given = next((one for one in case.question.inputs if one.name == name), None)
+    if name in seen or given is None:
+        return _shards(seen.get(name))
+    if given.per_device is not None:
+        return [unpack(array) for array in given.per_device]
+    mesh = mesh_of(case, name)
+    return cut(mesh, given.layout, whole(given, mesh))
+
+
+def _shards(observed: Observed | None) -> Shards | None:
+    if observed is None or observed.shards is None:
+        return None
+    shards = [unpack(shard) for shard in observed.shards if shard is not None]
+    if len(shards) < len(observed.shards):
+        return None
+    if any(shard.dtype.kind not in "biuc" and not np.isfinite(shard.astype(np.float64)).all()
+           for shard in shards):  # fmt: skip
+        return None
+    return shards

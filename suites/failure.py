@@ -1,0 +1,152 @@
+"""How is a failed case told to a person? First cause first, in both notations, with a way back.
+
+Writes text from verdicts and answers; decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from adapters.answer import Answer, Crashed, End, Hung, Observed, ending
+from adapters.registry import FRAMEWORKS, framework_of
+from cases.arrays import unpack
+from cases.model import Case, Input, Mesh, Step
+from cases.notation import both
+from suites.aspects import mesh_of, place
+from suites.values import show
+from suites.verdict import ASPECTS, Verdict
+
+# A mesh picture has one line per device; more would push the text off the screen.
+_MOST_DEVICES = 8
+_MOST_ELEMENTS = 16
+
+
+def report(
+    case: Case,
+    verdicts: Sequence[Verdict],
+    answers: Mapping[str, Answer],
+    where: Mapping[int, str],
+    command: str,
+) -> str:
+    """The failure text of one case.
+
+    ``where``: for a verdict, by its index, the position and element of the first difference.
+    ``command``: the pytest command that runs this case alone.
+    """
+    question = case.question
+    lines = [f"case    {case.id}" + (f"    {case.source}" if case.source else "")]
+    mesh = question.mesh
+    devices = "" if mesh.devices == tuple(range(mesh.size)) else f", devices {list(mesh.devices)}"
+    lines.append("mesh    " + ", ".join(f"{name}={size}" for name, size in mesh.axes) + devices)
+    lines += [f"input   {_given(given, mesh_of(case, given.name))}" for given in question.inputs]
+    lines += [f"step    {said(step, mesh)}" for step in question.steps]
+    bad = [(i, v) for i, v in enumerate(verdicts) if v.verdict == "divergence"]
+    order = {name: number for number, name in enumerate(_order(case))}
+    bad.sort(key=lambda iv: (order.get(_plain(iv[1].step), -1), ASPECTS.index(iv[1].aspect)))
+    for index, verdict in bad:
+        lines += ["", *_told(verdict, where.get(index, ""))]
+        answer = answers.get(verdict.subject)
+        if answer is not None:
+            lines += _picture(case, answer, _plain(verdict.step), verdict)
+            lines += _remains(answer.end)
+    lines += ["", *_others(verdicts, bad)]
+    lines += _again(bad, command)
+    return "\n".join(lines)
+
+
+def _order(case: Case) -> list[str]:
+    return [given.name for given in case.question.inputs] + [
+        step.result for step in case.question.steps
+    ]
+
+
+def _plain(step: str | None) -> str:
+    """The name inside "y/full"."""
+    return "" if step is None else step.removesuffix("/full")
+
+
+def _given(given: Input, mesh: Mesh) -> str:
+    return f"{given.name}: {given.dtype}{list(given.shape)}  {both(given.layout, mesh)}"
+
+
+def said(step: Step, mesh: Mesh) -> str:
+    """A step in the program notation, and the layout asked for in both notations."""
+    params = "".join(f", {key}={value!r}" for key, value in step.params.items())
+    text = f"{step.result} = {step.op}({', '.join(map(str, step.args))}{params})"
+    return text + (f"    to {both(step.to, mesh)}" if step.to is not None else "")
+
+
+def _told(verdict: Verdict, where: str) -> list[str]:
+    against = f"differs from {verdict.against}"
+    lines = [
+        f"{verdict.aspect:<12}{verdict.subject} {against}    at {verdict.step or 'the program'}"
+    ]
+    if where:
+        lines.append(f"            {where}")
+    lines += [f"            wanted  {verdict.wanted}", f"            got     {verdict.got}"]
+    if verdict.why:
+        lines.append(f"            why     {verdict.why}")
+    return lines
+
+
+def _picture(case: Case, answer: Answer, name: str, verdict: Verdict) -> list[str]:
+    """The mesh with its shards, one device a line, where it fits."""
+    if verdict.aspect not in ("soundness", "global", "shards"):
+        return []
+    try:
+        seen: Observed = answer[name]
+    except KeyError:
+        return []
+    mesh = mesh_of(case, name)
+    if seen.shards is None or mesh.size > _MOST_DEVICES:
+        return []
+    if any(shard is not None and unpack(shard).size > _MOST_ELEMENTS for shard in seen.shards):
+        return []
+    return [f"            shards of {name} in {answer.subject}:"] + [
+        f"              {place(mesh, p)}: {'none' if shard is None else show(shard)}"
+        for p, shard in enumerate(seen.shards)
+    ]
+
+
+def _remains(end: End) -> list[str]:
+    """What a crash or a hang left to read."""
+    if isinstance(end, Crashed):
+        return [f"              {line}" for line in end.output.splitlines()[-20:]]
+    if not isinstance(end, Hung):
+        return []
+    lines = [f"            {end.raised}"] if end.raised else []
+    for rank, stack in enumerate(end.stacks):
+        lines.append(
+            f"            stack of rank {rank}:" if stack else f"            rank {rank} had ended"
+        )
+        lines += [f"              {line}" for line in stack.splitlines()]
+    return lines
+
+
+def _others(verdicts: Sequence[Verdict], bad: Sequence[tuple[int, Verdict]]) -> list[str]:
+    """Which subjects agree where others fail: often that tells who is wrong."""
+    failing = {(v.aspect, v.step) for _, v in bad}
+    agreeing: dict[tuple[str, str | None], list[str]] = {}
+    for v in verdicts:
+        if v.verdict in ("agree", "known") and (v.aspect, v.step) in failing:
+            agreeing.setdefault((v.aspect, v.step), []).append(f"{v.subject} ({v.verdict})")
+    return [
+        f"{aspect:<12}{step or 'program'}: {', '.join(sorted(set(subjects)))}"
+        for (aspect, step), subjects in agreeing.items()
+    ]
+
+
+def _again(bad: Sequence[tuple[int, Verdict]], command: str) -> list[str]:
+    """How to see just this again, per framework."""
+    frameworks = sorted({framework_of(verdict.subject) for _, verdict in bad})
+    lines = [f"again   {command}"]
+    for name in frameworks:
+        others = [f"--{other} off" for other in FRAMEWORKS if other != name]
+        words = [command, *(one for one in others if one not in command)]
+        lines.append(f"{name:<8}{' '.join(words)}")
+    return lines
+
+
+def ended(answers: Mapping[str, Answer]) -> str:
+    """How each answer ended, for a skip that has nothing else to say."""
+    return "; ".join(f"{subject}: {ending(answer.end)}" for subject, answer in answers.items())

@@ -1,0 +1,200 @@
+"""How does a case come out? Every aspect of every answer, and what the ledger knows of it.
+
+Pure: a case, its answers, the ledger and the records that pin counts go in, verdicts come out.
+The ledger is two-sided: an entry that names a case and no longer holds there is a divergence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from adapters.answer import Answer, Done, Observed, Unsupported, ending
+from adapters.registry import framework_of
+from cases.ledger import Entry, applies, names, steps
+from cases.model import Case, Layout
+from suites import aspects
+from suites.collectives import collectives, say
+from suites.effects import effects
+from suites.truth import Truth, truth
+from suites.verdict import Aspect, Finding, Verdict, agree, not_comparable
+
+SHARD_MAP = "jax/shard_map"
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """The verdicts of a case, and for some, by index, where the first difference is."""
+
+    verdicts: list[Verdict]
+    where: dict[int, str]
+
+
+def judge(
+    case: Case,
+    answers: Mapping[str, Answer],
+    ledger: Sequence[Entry],
+    releases: Mapping[str, str],
+    pins: Mapping[str, Answer],
+) -> Judgement:
+    """Everything that can be said about one case.
+
+    ``answers`` and ``pins``: by subject; a pin is what the committed record of the very same
+    release holds. ``releases``: by framework.
+    """
+    verdicts: list[Verdict] = []
+    where: dict[int, str] = {}
+    right = truth(case)
+    for subject, answer in answers.items():
+        found = findings(case, answer, answers, right)
+        found += pinned(answer, pins.get(subject))
+        release = releases.get(framework_of(subject), "0")
+        for finding, entry in known(case, subject, release, found, ledger):
+            if finding.where:
+                where[len(verdicts)] = finding.where
+            verdicts.append(
+                Verdict(
+                    case.id, finding.step, finding.aspect, subject, finding.against,
+                    finding.verdict, entry, finding.wanted, finding.got, finding.why,
+                )
+            )  # fmt: skip
+    return Judgement(verdicts, where)
+
+
+def findings(
+    case: Case, answer: Answer, answers: Mapping[str, Answer], right: Truth
+) -> list[Finding]:
+    """What an answer gives rise to, aspect by aspect, before the ledger has its say."""
+    plain = answer.subject.startswith(SHARD_MAP) and isinstance(answer.end, Unsupported)
+    if plain:
+        # Those routes are for changes of layout: elsewhere one line says so, not ten.
+        return [not_comparable(None, "global", f"unsupported: {answer.end.why}")]  # type: ignore[union-attr]
+    found = aspects.soundness(case, answer)
+    found += aspects.global_(case, answer, right)
+    found += aspects.stated(case, answer)
+    found += collectives(case, answer, right)
+    found += counts(case, answer)
+    found += effects(case, answer)
+    torch = answers.get("torch")
+    if torch is not None and answer.subject != "torch" and framework_of(answer.subject) != "torch":
+        found += aspects.shards(case, answer, torch)
+        if not answer.subject.startswith(SHARD_MAP):
+            found += aspects.layout(case, answer, torch)
+    return found
+
+
+def counts(case: Case, answer: Answer) -> list[Finding]:
+    """What the case's source says torch fires, kind by kind."""
+    if answer.subject != "torch":
+        return []
+    found = []
+    for step, wanted in case.expectation.counts.items():
+        name = step.removesuffix("/full")
+        seen = next((seen for seen in answer.seen if seen.name == name), None)
+        fired = (
+            None if seen is None else seen.collectives if name == step else seen.full_collectives
+        )
+        if fired is None:
+            found.append(not_comparable(step, "collectives", "not counted"))
+            continue
+        got: dict[str, int] = {}
+        for one in fired:
+            got[one.kind] = got.get(one.kind, 0) + 1
+        if got == wanted:
+            found.append(agree(step, "collectives", why="as the source counts them"))
+        else:
+            texts = [
+                ", ".join(f"{n} {kind}" for kind, n in c.items()) or "none" for c in (wanted, got)
+            ]
+            found.append(
+                Finding(step, "collectives", "reference", "divergence", "wrong count", *texts)
+            )
+    return found
+
+
+def pinned(answer: Answer, pin: Answer | None) -> list[Finding]:
+    """Counts and layouts must be those that the record of the same release holds."""
+    if pin is None or isinstance(pin.end, Unsupported):
+        return []
+    if type(answer.end) is not type(pin.end):
+        return [_changed(None, "global", ending(pin.end), ending(answer.end))]
+    if not isinstance(answer.end, Done):
+        return []
+    found = []
+    if answer.program != pin.program:
+        found.append(
+            _changed(None, "collectives", say(pin.program or ()), say(answer.program or ()))
+        )
+    kept = {seen.name: seen for seen in pin.seen}
+    for seen in answer.seen:
+        before = kept.get(seen.name)
+        if before is None:
+            continue
+        for step, ours, theirs in (
+            (seen.name, seen.collectives, before.collectives),
+            (f"{seen.name}/full", seen.full_collectives, before.full_collectives),
+        ):
+            if ours != theirs:
+                found.append(_changed(step, "collectives", say(theirs or ()), say(ours or ())))
+        if seen.layout != before.layout:
+            found.append(_changed(seen.name, "layout", _layout(before), _layout(seen)))
+    return found
+
+
+def _layout(seen: Observed) -> str:
+    if isinstance(seen.layout, Layout):
+        return f"dims {seen.layout.dims}, partial {seen.layout.partial}"
+    return "none" if seen.layout is None else seen.layout.text
+
+
+def _changed(step: str | None, aspect: Aspect, wanted: str, got: str) -> Finding:
+    return Finding(
+        step, aspect, "reference", "divergence", "changed", f"{wanted}, with its bytes", got,
+        "the record of this very release says otherwise",
+    )  # fmt: skip
+
+
+def known(
+    case: Case, subject: str, release: str, found: Sequence[Finding], ledger: Sequence[Entry]
+) -> list[tuple[Finding, str | None]]:
+    """Findings with the ledger's say: known, still a divergence, or an entry that fails to hold."""
+    about = [
+        entry
+        for entry in ledger
+        if entry.subject == subject and applies(entry, release) and names(entry, case)
+    ]
+    # What holds for every case that it names comes before what merely names a kind.
+    entries = [entry for entry in about if not entry.rule]
+    rules = [entry for entry in about if entry.rule]
+    held = set[str]()
+    out: list[tuple[Finding, str | None]] = []
+    for finding in found:
+        if finding.verdict != "divergence":
+            out.append((finding, None))
+            continue
+        fitting = [entry for entry in (*entries, *rules) if _fits(entry, case, finding)]
+        held |= {entry.id for entry in fitting}
+        entry = fitting[0] if fitting else None
+        if entry is None:
+            out.append((finding, None))
+        else:
+            known_of = msgspec.structs.replace(finding, verdict="known", why=entry.why)
+            out.append((known_of, entry.id))
+    out += [(_gone(entry), entry.id) for entry in entries if entry.id not in held]
+    return out
+
+
+def _fits(entry: Entry, case: Case, finding: Finding) -> bool:
+    return (
+        entry.aspect == finding.aspect
+        and entry.observed == finding.observed
+        and (entry.cases.step is None or finding.step in steps(entry, case))
+    )
+
+
+def _gone(entry: Entry) -> Finding:
+    return Finding(
+        entry.cases.step, entry.aspect, "reference", "divergence", "no longer holds",
+        f"{entry.observed}, as ledger entry {entry.id} says", "no such thing",
+        f"remove {entry.id} from the ledger, or bound its range of versions or cases",
+    )  # fmt: skip

@@ -1,0 +1,220 @@
+"""What does a run hold between its items? The cases chosen, the ledger, and the answers' sources.
+
+The one place that ties pytest to everything else; `conftest` only calls it.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from adapters import record
+from adapters.answer import Answer
+from adapters.host import WorkerError
+from adapters.protocol import Hello
+from adapters.registry import FRAMEWORKS, subjects
+from cases.catalogue import FAMILIES, family
+from cases.errors import BadInput
+from cases.ledger import Entry, load_ledger
+from cases.ledger import check_unique as check_ledger
+from cases.load import check_unique, load
+from cases.model import Case, Question, slug
+from suites.failure import ended, report
+from suites.judge import Judgement, judge
+from suites.sources import Choice, Sources, most_devices, record_path
+from suites.verdict import Verdict
+
+LEDGER = Path(__file__).resolve().parent.parent / "cases" / "divergences.toml"
+_OPTIONS = (
+    "cases",
+    "exhaustive",
+    "ledger",
+    *FRAMEWORKS,
+    *(f"{name}-python" for name in FRAMEWORKS),
+)
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """The outcome of one item, and what its failure text needs."""
+
+    judgement: Judgement
+    answers: dict[str, Answer]
+    hellos: dict[str, Hello]
+    command: str
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """The verdict lines."""
+        return self.judgement.verdicts
+
+
+class Run:
+    """Everything that lives as long as the pytest session of one process."""
+
+    def __init__(
+        self, config: pytest.Config, own: tuple[Case, ...] | None, ledger: tuple[Entry, ...]
+    ):
+        self._config = config
+        self._own = own
+        self._ledger = ledger
+        self._sources: Sources | None = None
+        self._kept: list[tuple[Question, dict[str, Answer]]] = []
+        self._distributed = hasattr(config, "workerinput")
+
+    def cases_for(self, test: str) -> Sequence[Case]:
+        """The cases of a test function: a user's own, or those of the family in its name."""
+        if self._own is not None:
+            return self._own
+        name = test.removeprefix("test_")
+        assert name in FAMILIES, f"no family is called {name}"
+        return family(name, self._config.getoption("--exhaustive"))
+
+    def begin(self, items: Sequence[pytest.Item]) -> None:
+        """Start the frameworks, if there is anything to ask, and ask ahead of need."""
+        questions = [case.question for item in items if (case := _case(item)) is not None]
+        if not questions:
+            return
+        option = self._config.getoption
+        choices = {
+            name: Choice(option(f"--{name}"), option(f"--{name}-python") or sys.executable)
+            for name in FRAMEWORKS
+        }
+        # Each process of pytest-xdist asks one ahead: it does not know what others will take.
+        self._sources = Sources(
+            choices, devices=most_devices(questions), seconds=option("--deadline"),
+            ahead=2 if self._distributed else 64,
+        )  # fmt: skip
+        if not self._distributed:
+            for question in questions:
+                self._sources.ask(question)
+
+    def next(self, item: pytest.Item, following: pytest.Item | None) -> None:
+        """Ask what is about to be judged, and one ahead."""
+        if self._distributed and self._sources is not None:
+            for one in (item, following):
+                case = _case(one) if one is not None else None
+                if case is not None:
+                    self._sources.ask(case.question)
+
+    def judge(self, item: pytest.Item) -> Judged:
+        """The verdicts of an item's case; waits for the answers."""
+        case = _case(item)
+        assert case is not None
+        assert self._sources is not None
+        try:
+            answers = self._sources.answers(case.question)
+        except WorkerError as error:
+            pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
+        if self._config.getoption("--record"):
+            self._kept.append((case.question, answers))
+        hellos = self._sources.hellos()
+        releases = {name: hello.release for name, hello in hellos.items()}
+        pins = self._sources.pins(case.question)
+        judgement = judge(case, answers, self._ledger, releases, pins)
+        return Judged(judgement, answers, hellos, self._command(item))
+
+    def _command(self, item: pytest.Item) -> str:
+        option = self._config.getoption
+        words = ["pytest", item.nodeid]
+        for name in _OPTIONS:
+            value = option(f"--{name}")
+            if value is True:
+                words.append(f"--{name}")
+            else:
+                for one in value if isinstance(value, list) else [value]:
+                    if one and one != "live":
+                        words += [f"--{name}", str(one)]
+        return shlex.join(words)
+
+    def close(self) -> None:
+        """Write what was to be kept, and end every process."""
+        if self._sources is None:
+            return
+        if self._kept:
+            self._write(Path(self._config.getoption("--record")))
+        self._sources.close()
+
+    def _write(self, target: Path) -> None:
+        assert self._sources is not None
+        hellos = self._sources.hellos()
+        for name in self._sources.live():
+            own = FRAMEWORKS[name].subjects
+            rows = [
+                (question, tuple(answers[subject] for subject in own))
+                for question, answers in self._kept
+            ]
+            into_folder = target.is_dir()
+            path = record_path(target, name, hellos[name].release) if into_folder else target
+            record.write(path, hellos[name], rows)
+
+
+RUN = pytest.StashKey[Run]()
+JUDGED = pytest.StashKey[Judged]()
+
+
+def prepare(config: pytest.Config) -> Run:
+    """Check every option and read every file that was named; start nothing.
+
+    Raises:
+        pytest.UsageError: with one line that says what is wrong.
+    """
+    option = config.getoption
+    try:
+        own = None
+        if option("--cases"):
+            own = load(Path(option("--cases")))
+            check_unique(own)
+        paths = [LEDGER, *map(Path, option("--ledger"))]
+        ledger = tuple(entry for path in paths for entry in load_ledger(path, subjects()))
+        check_ledger(ledger)
+        for name, row in FRAMEWORKS.items():
+            if option(f"--{name}") not in ("live", "off"):
+                record.load(option(f"--{name}"), name, row.subjects)
+        _check_recording(config)
+    except BadInput as error:
+        raise pytest.UsageError(str(error)) from None
+    return Run(config, own, ledger)
+
+
+def _check_recording(config: pytest.Config) -> None:
+    target = config.getoption("--record")
+    if not target:
+        return
+    live = [name for name in FRAMEWORKS if config.getoption(f"--{name}") == "live"]
+    if hasattr(config, "workerinput") or getattr(config.option, "numprocesses", None):
+        raise pytest.UsageError("--record: found -n, wanted one process, so that one file is whole")
+    if not live:
+        raise pytest.UsageError("--record: found no live framework, wanted one to record")
+    if len(live) > 1 and not os.path.isdir(target):
+        raise pytest.UsageError(
+            f"--record {target}: found one file for {' and '.join(live)}, wanted a folder,"
+            " or one framework live"
+        )
+
+
+def _case(item: pytest.Item) -> Case | None:
+    spec = getattr(item, "callspec", None)
+    case = None if spec is None else spec.params.get("case")
+    return case if isinstance(case, Case) else None
+
+
+def item_id(case: Case) -> str:
+    """The pytest id of a case."""
+    return slug(case.id)
+
+
+def settle(case: Case, judged: Judged) -> None:
+    """Pass, fail with the whole story, or skip because nothing at all was comparable."""
+    __tracebackhide__ = True
+    outcomes = {verdict.verdict for verdict in judged.verdicts}
+    if "divergence" in outcomes:
+        text = report(case, judged.verdicts, judged.answers, judged.judgement.where, judged.command)
+        pytest.fail(text, pytrace=False)
+    if outcomes <= {"not comparable"}:
+        pytest.skip(f"nothing to compare: {ended(judged.answers)}")

@@ -1,0 +1,128 @@
+"""Where do answers come from? A live framework in its own process, or a record of a release.
+
+One object lives from the first question of a run to its last. Nothing is started before a
+question is asked.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from packaging.version import InvalidVersion, Version
+
+from adapters import record
+from adapters.answer import Answer
+from adapters.host import Worker
+from adapters.protocol import Hello
+from adapters.record import Record
+from adapters.registry import FRAMEWORKS
+from cases.model import Question
+
+RECORDS = Path(__file__).resolve().parent.parent / "records"
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """How one framework is to answer: "live", "off", or from the record at ``source``."""
+
+    source: str = "live"
+    python: str = sys.executable
+
+
+class Sources:
+    """The frameworks of a run, asked together.
+
+    ``devices``: the most that a case needs. ``seconds``: the deadline of one answer.
+    ``ahead``: questions in a worker at a time.
+    """
+
+    def __init__(
+        self,
+        choices: dict[str, Choice],
+        *,
+        devices: int = 8,
+        seconds: float = 30.0,
+        ahead: int = 64,
+    ):
+        self._sources: dict[str, Worker | Record] = {}
+        self._pins: dict[str, Record | None] = {}
+        for name, row in FRAMEWORKS.items():
+            choice = choices.get(name, Choice())
+            if choice.source == "off":
+                continue
+            if choice.source == "live":
+                self._sources[name] = Worker(
+                    name, row.module, row.subjects, python=choice.python, devices=devices,
+                    seconds=seconds, ahead=ahead,
+                )  # fmt: skip
+            else:
+                self._sources[name] = record.load(choice.source, name, row.subjects)
+
+    def ask(self, question: Question) -> None:
+        """Put a question to every framework, behind those asked before. Never waits."""
+        for source in self._sources.values():
+            source.ask(question)
+
+    def answers(self, question: Question) -> dict[str, Answer]:
+        """Every subject's answer.
+
+        Raises:
+            WorkerError: a framework cannot be asked at all.
+        """
+        return {
+            answer.subject: answer
+            for source in self._sources.values()
+            for answer in source.answer(question)
+        }
+
+    def hellos(self) -> dict[str, Hello]:
+        """What each framework says it is, as far as it has said so."""
+        said = {name: source.hello() for name, source in self._sources.items()}
+        return {name: hello for name, hello in said.items() if hello is not None}
+
+    def live(self) -> tuple[str, ...]:
+        """The frameworks that run rather than being read."""
+        return tuple(name for name, one in self._sources.items() if isinstance(one, Worker))
+
+    def pins(self, question: Question) -> dict[str, Answer]:
+        """What the committed records of the very releases that run live answered, by subject."""
+        found: dict[str, Answer] = {}
+        for name, hello in self.hellos().items():
+            if name not in self._pins:
+                self._pins[name] = self._pin(name, hello)
+            kept = self._pins[name]
+            if kept is not None and question.id in kept.lines:
+                found |= {answer.subject: answer for answer in kept.answer(question)}
+        return found
+
+    def _pin(self, name: str, hello: Hello) -> Record | None:
+        if name not in self.live():
+            return None
+        path = record_path(RECORDS, name, hello.release)
+        return record.load(path, name, FRAMEWORKS[name].subjects) if path.exists() else None
+
+    def close(self) -> None:
+        """End every process of the run."""
+        for source in self._sources.values():
+            source.close()
+
+
+def public(release: str) -> str:
+    """A release without its local tag: 2.13.0 of 2.13.0+cpu."""
+    try:
+        return Version(release).public
+    except InvalidVersion:
+        return release
+
+
+def record_path(folder: Path, framework: str, release: str) -> Path:
+    """Where a folder of records keeps that of one release."""
+    return folder / f"{framework}-{public(release)}.jsonl.gz"
+
+
+def most_devices(questions: Sequence[Question]) -> int:
+    """The most devices that a question needs, 8 at the least."""
+    meshes = [q.mesh for q in questions] + [i.mesh for q in questions for i in q.inputs if i.mesh]
+    return max([8, *(max(mesh.devices) + 1 for mesh in meshes)])

@@ -1,0 +1,41 @@
+"""What is right about a case? The case's own word, else the reference's, worked out once.
+
+Never leaves the process that judges.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from adapters.reference.adapter import observe
+from cases.arrays import Array, unpack
+from cases.model import Case, Layout, Tolerance
+from suites.values import tolerance_for
+
+
+class Truth(msgspec.Struct, frozen=True):
+    """By name of input or result: the right value, how closely it must be met, the layout.
+
+    A layout is None where it does not follow from the question.
+    """
+
+    values: dict[str, Array]
+    allowed: dict[str, Tolerance]
+    layouts: dict[str, Layout | None]
+
+
+def truth(case: Case) -> Truth:
+    """The truth about a case."""
+    answer = observe(case.question)
+    values = {seen.name: seen.full[0] for seen in answer.seen}
+    known = {name: unpack(value) for name, value in values.items()}
+    allowed = {name: tolerance_for(case, name, known) for name in values}
+    for name, value in case.expectation.right.items():
+        # A value that a case states is written in decimals: as close as the case says, no closer.
+        values[name] = value
+        if case.expectation.tolerance is not None:
+            allowed[name] = case.expectation.tolerance
+    layouts = {
+        seen.name: seen.layout if isinstance(seen.layout, Layout) else None for seen in answer.seen
+    }
+    return Truth(values, allowed, layouts)

@@ -1,0 +1,104 @@
+"""Are two arrays the same? And if not, where do they first differ?
+
+Bit for bit, or within a tolerance that somebody stated with its reason; never looser.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cases.arrays import Array, unpack
+from cases.model import Case, Tolerance
+from cases.ops import tolerance
+
+EXACT = Tolerance()
+
+# Ops that give whole numbers for whole numbers.
+_WHOLE = frozenset(
+    {"redistribute", "identity", "add", "subtract", "multiply", "maximum", "minimum", "negative",
+     "abs", "square", "sum", "max", "min", "prod", "matmul", "einsum"}
+)  # fmt: skip
+# Whole numbers up to here are exact in the dtype, and so is any sum of them that stays below.
+_LARGEST_WHOLE = {"float16": 2**11, "bfloat16": 2**8, "float32": 2**24, "float64": 2**53}
+
+
+def is_whole(array: NDArray[Any]) -> bool:
+    """Whether every element is a whole number that its dtype holds with room to spare."""
+    if array.dtype.kind in "biu":
+        return True
+    if array.dtype.name not in _LARGEST_WHOLE:
+        return False
+    wide = array.astype(np.float64)
+    small = np.abs(wide) < _LARGEST_WHOLE[array.dtype.name]
+    return bool(np.all(np.isfinite(wide) & (wide == np.trunc(wide)) & small))
+
+
+def tolerance_for(case: Case, name: str, values: dict[str, NDArray[Any]]) -> Tolerance:
+    """How closely ``name`` must match: bit for bit where it can be, else as stated.
+
+    Bit for bit if data were only moved, or if everything on the way is a whole number and
+    stays one. ``values``: the reference's global values by name.
+    """
+    steps = {step.result: step for step in case.question.steps}
+    waiting, line = [name], set()
+    while waiting:
+        this = waiting.pop()
+        line.add(this)
+        if this in steps:
+            waiting += [arg for arg in steps[this].args if isinstance(arg, str)]
+    ops = {steps[this].op for this in line & steps.keys()}
+    owed = any(given.layout.partial for given in case.question.inputs if given.name in line)
+    if ops <= {"redistribute", "identity"} and not owed:
+        return EXACT
+    if ops <= _WHOLE and all(is_whole(values[this]) for this in line):
+        return EXACT
+    return case.expectation.tolerance or tolerance(values[name].dtype.name)
+
+
+def difference(wanted: Array, got: Array, allowed: Tolerance) -> str | None:
+    """Where and how ``got`` first differs from ``wanted``; None if it does not.
+
+    NaN equals NaN. Dtype and shape come before values.
+    """
+    if got.shape != wanted.shape:
+        return f"shape {list(got.shape)}, wanted {list(wanted.shape)}"
+    if got.dtype != wanted.dtype:
+        return f"dtype {got.dtype}, wanted {wanted.dtype}"
+    if got.data == wanted.data:
+        return None
+    one, other = unpack(wanted), unpack(got)
+    if one.dtype.kind in "biu":
+        bad = one != other
+    else:
+        wide = np.complex128 if one.dtype.kind == "c" else np.float64
+        a, b = one.astype(wide), other.astype(wide)
+        # Equal infinities have no difference to measure.
+        with np.errstate(invalid="ignore"):
+            close = np.abs(b - a) <= allowed.atol + allowed.rtol * np.abs(a)
+        bad = ~(close | (a == b) | (np.isnan(a) & np.isnan(b)))
+    if not bad.any():
+        return None
+    index = tuple(int(i) for i in np.argwhere(bad)[0])
+    off = f"{int(bad.sum())} of {bad.size} elements differ, first at {list(index)}: "
+    return f"{off}wanted {one[index]}, got {other[index]}"
+
+
+def show(array: Array, most: int = 32) -> str:
+    """The elements on one line, shortened in the middle where there are more than ``most``."""
+    values = unpack(array)
+    if values.size == 0:
+        return f"[] {list(array.shape)}"
+    if values.dtype.kind not in "biuc":
+        values = values.astype(np.float64)
+    text: str = np.array2string(
+        values,
+        separator=" ",
+        threshold=most,
+        edgeitems=2,
+        max_line_width=10**6,
+        formatter={"float_kind": lambda x: f"{x:.9g}"},
+    )
+    return " ".join(text.replace("\n", " ").split())

@@ -1,0 +1,636 @@
+"""What a file of cases means once it is loaded: both forms, defaults, spreads and shapes."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import numpy as np
+import pytest
+
+from adapters.answer import Kind
+from adapters.reference.values import evaluate, join
+from cases.arrays import DTYPES, numpy_dtype, pack, unpack
+from cases.errors import BadInput, Where
+from cases.expect import COLLECTIVES
+from cases.layout import ranges
+from cases.load import check_unique, load
+from cases.meshes import derived
+from cases.model import Case, Layout, Mesh, Question, mesh, slug
+from cases.ops import OPS
+from cases.program import PARAMS, Typed, outcome, shapes
+from cases.values import addends, array
+
+CORPUS = Path(__file__).parent / "data" / "corpus"
+PUBLIC = [case for path in sorted(CORPUS.glob("*.json")) for case in json.loads(path.read_text())]
+HERE = Where("here")
+
+EXAMPLE = """
+[[case]]
+id = "row-parallel-owes-a-reduction"
+source = "https://example.org/1"
+mesh = { dp = 2, tp = 2 }
+program = [
+  "y = matmul(x, w)",
+  "z = redistribute(y, dp=S(0), tp=R)",
+  "l = sum(z * z)",
+]
+check = ["y", "z", "l"]
+
+[case.inputs]
+x = { shape = [8, 4], placements = { dp = "S(0)", tp = "S(1)" } }
+w = { shape = [4, 6], spec = "P('tp', None)" }
+"""
+
+
+def _load(tmp_path: Path, text: str, suffix: str = ".toml") -> Case:
+    file = tmp_path / f"cases{suffix}"
+    file.write_text(text)
+    (case,) = load(file)
+    return case
+
+
+def _case(tmp_path: Path, *lines: str, on: str = "{ x = 4 }") -> Case:
+    return _load(tmp_path, "\n".join(['[[case]]\nid = "a"', f"mesh = {on}", *lines]))
+
+
+def _array(given: object) -> list[Any]:
+    assert given is not None
+    return unpack(given).tolist()  # type: ignore[arg-type, no-any-return]
+
+
+def test_the_example_loads_as_it_is_written(tmp_path: Path) -> None:
+    """Placements, PartitionSpecs, steps and signs mean what the design says of them."""
+    case = _load(tmp_path, EXAMPLE)
+    question = case.question
+    assert (case.family, case.file) == ("cases", str(tmp_path / "cases.toml"))
+    assert question.mesh == mesh({"dp": 2, "tp": 2})
+    x, w = question.inputs
+    assert x.layout == Layout((("dp",), ("tp",)))
+    assert w.layout == Layout((("tp",), ()))
+    assert (x.dtype, _array(x.value)) == ("float32", np.arange(32.0).reshape(8, 4).tolist())
+    assert [(s.result, s.op, s.args) for s in question.steps] == [
+        ("y", "matmul", ("x", "w")),
+        ("z", "redistribute", ("y",)),
+        ("l_1", "multiply", ("z", "z")),
+        ("l", "sum", ("l_1",)),
+    ]
+    assert question.steps[1].to == Layout((("dp",), ()))
+    assert question.check == ("y", "z", "l")
+
+
+def test_json_and_toml_make_one_and_the_same_question(tmp_path: Path) -> None:
+    """The JSON form and the TOML form of a case differ in nothing but the file."""
+    toml = _load(tmp_path, EXAMPLE)
+    raw = {
+        "id": "row-parallel-owes-a-reduction",
+        "source": "https://example.org/1",
+        "mesh": {"dp": 2, "tp": 2},
+        "inputs": {
+            "x": {"shape": [8, 4], "dtype": "float32", "values": "arange",
+                  "placements": ["S(0)", "S(1)"]},
+            "w": {"shape": [4, 6], "dtype": "float32", "values": "arange",
+                  "placements": ["R", "S(0)"]},
+        },
+        "program": [
+            ["y", "matmul", ["x", "w"], {}],
+            ["z", "redistribute", ["y"], {"placements": ["S(0)", "R"]}],
+            ["l_1", "multiply", ["z", "z"], {}],
+            ["l", "sum", ["l_1"], {}],
+        ],
+        "check": ["y", "z", "l"],
+        "seen": {"some release": "whatever"},
+    }  # fmt: skip
+    assert _load(tmp_path, json.dumps([raw]), ".json").question == toml.question
+
+
+def test_a_question_survives_the_way_to_a_worker(tmp_path: Path) -> None:
+    """A loaded question is the same once it has been sent as JSON."""
+    question = _load(tmp_path, EXAMPLE).question
+    assert msgspec.json.decode(msgspec.json.encode(question), type=Question) == question
+
+
+@pytest.mark.parametrize("raw", PUBLIC, ids=lambda raw: slug(raw["id"]))
+def test_the_whole_form_of_public_cases_parses(raw: dict[str, Any], tmp_path: Path) -> None:
+    """A public case loads, unless it has an op outside the vocabulary, which is then named."""
+    unknown = [step[1] for step in raw.get("program", []) if step[1] not in OPS]
+    if unknown:
+        with pytest.raises(BadInput) as refused:
+            _load(tmp_path, json.dumps([raw]), ".json")
+        assert refused.value.found == f"op {unknown[0]!r}"
+        assert re.fullmatch(r"program\[\d+\]", refused.value.key)
+        return
+    case = _load(tmp_path, json.dumps([raw]), ".json")
+    assert case.id == raw["id"]
+    assert case.question.check == tuple(raw["check"])
+    assert case.question.mesh.shape == tuple(raw["mesh"].values())
+    assert set(case.expectation.right) == set(raw.get("right", {}))
+    assert case.expectation.sufficient == raw.get("sufficient")
+
+
+def test_the_right_values_of_public_cases_are_those_of_the_reference(tmp_path: Path) -> None:
+    """What a public report calls right is what NumPy makes of the loaded question."""
+    held = 0
+    for raw in PUBLIC:
+        if any(step[1] not in OPS for step in raw.get("program", [])) or raw.get("mesh_steps"):
+            continue
+        case = _load(tmp_path, json.dumps([raw]), ".json")
+        values = evaluate(case.question)
+        for name, right in case.expectation.right.items():
+            np.testing.assert_allclose(values[name], unpack(right), rtol=1e-6, err_msg=case.id)
+            held += 1
+    assert held >= 20
+
+
+def test_what_is_listed_per_device_stands_by_device_number(tmp_path: Path) -> None:
+    """On devices 3, 2, 1, 0 the first shard listed is device 0's, which is at the last position."""
+    case = _case(
+        tmp_path,
+        "devices = [3, 2, 1, 0]",
+        'inputs.x = { shape = [5], placements = ["S(0)"] }',
+        "shards.x = [[], [4], [2, 3], [0, 1]]",
+        "offsets.x = [[5], [4], [2], [0]]",
+    )
+    shards = case.expectation.shards["x"]
+    assert [_array(shard) for shard in shards] == [[0, 1], [2, 3], [4], []]
+    assert case.expectation.offsets["x"] == ((0,), (2,), (4,), (5,))
+    assert [shard.shape for shard in shards] == [(2,), (2,), (1,), (0,)]
+
+
+def test_local_arrays_of_an_input_stand_by_mesh_position(tmp_path: Path) -> None:
+    """On devices 3, 2, 1, 0 the first local array of an input is device 3's."""
+    case = _case(
+        tmp_path,
+        "devices = [3, 2, 1, 0]",
+        'inputs.x = { shape = [5], placements = ["S(0)"], per_device = [[0, 1], [2, 3], [4], []] }',
+    )
+    (x,) = case.question.inputs
+    assert x.value is None
+    assert [_array(one) for one in x.per_device or ()] == [[0, 1], [2, 3], [4], []]
+
+
+def test_an_input_has_its_own_device_order(tmp_path: Path) -> None:
+    """``devices`` of an input make a mesh of its own with the same axes."""
+    case = _case(tmp_path, 'inputs.x = { shape = [4], spec = "P()", devices = [0, 2, 1, 3] }')
+    assert case.question.inputs[0].mesh == Mesh((("x", 4),), (0, 2, 1, 3))
+
+
+@pytest.mark.parametrize(
+    ("lines", "check"),
+    [
+        (['program = ["y = sum(x * x)", "z = -y"]'], ("y", "z")),
+        ([], ("x",)),
+        (['program = ["y = sum(x)"]', 'check = ["x", "y"]'], ("x", "y")),
+    ],
+)
+def test_what_counts_is_every_named_result_else_every_input(
+    lines: list[str], check: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Without ``check``: all results that have a name of their own; without a program, inputs."""
+    case = _case(tmp_path, 'inputs.x = { shape = [4], spec = "P()" }', *lines)
+    assert case.question.check == check
+
+
+def test_a_case_that_derives_a_mesh_or_keeps_state_is_fresh(tmp_path: Path) -> None:
+    """``fresh`` follows from mesh steps and the tag state, unless it is said."""
+    x = 'inputs.x = { shape = [4], spec = "P()" }'
+    steps = 'mesh_steps = [["m", "mesh_unflatten", ["x"], { axes = { a = 2, b = 2 } }]]'
+    assert not _case(tmp_path, x).question.fresh
+    assert _case(tmp_path, x, steps).question.fresh
+    assert _case(tmp_path, x, 'tags = ["state"]').question.fresh
+    assert not _case(tmp_path, x, steps, "fresh = false").question.fresh
+
+
+def test_steps_take_every_form_of_number_and_parameter(tmp_path: Path) -> None:
+    """Numbers keep their types; true, false, none and tuples are parameters; signs are ops."""
+    case = _case(
+        tmp_path,
+        'inputs.x = { shape = [4, 2], spec = "P()" }',
+        "program = [",
+        '  "a = sum(x, axis=(0, -1), keepdims=true)",',
+        '  "b = add(x, -10)",',
+        '  "c = 2.5 * x",',
+        '  "d = (x + 1) / -x - b",',
+        "  \"e = einsum(x, x, subscripts='ij,kj->ik')\",",
+        '  ["f", "subtract", [10, "b"]],',
+        '  "g = sum(x, axis=none)",',
+        "]",
+    )
+    steps = {step.result: step for step in case.question.steps}
+    assert steps["a"].params == {"axis": [0, -1], "keepdims": True}
+    assert repr(steps["b"].args) == "('x', -10)"
+    assert repr(steps["c"].args) == "(2.5, 'x')"
+    assert [(s.op, s.args) for s in case.question.steps if s.result.startswith("d")] == [
+        ("add", ("x", 1)),
+        ("negative", ("x",)),
+        ("divide", ("d_1", "d_2")),
+        ("subtract", ("d_3", "b")),
+    ]
+    assert steps["e"].params == {"subscripts": "ij,kj->ik"}
+    assert repr(steps["f"].args) == "(10, 'b')"
+    assert steps["g"].params == {"axis": None}
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "y = redistribute(x, a=S(1), b=S(-1))",
+        "y = redistribute(x, P(None, ('a', 'b')))",
+        "y = redistribute(x, PartitionSpec(None, ('a', 'b')))",
+        "y = redistribute(x, [S(1), S(1)])",
+        "y = redistribute(x, a='S(1)', b=S(1))",
+    ],
+)
+def test_a_layout_is_asked_for_in_any_notation(step: str, tmp_path: Path) -> None:
+    """By axis, as a PartitionSpec or in a list, a step asks for one and the same layout."""
+    x = 'inputs.x = { shape = [4, 4], spec = "P()" }'
+    case = _case(tmp_path, x, f'program = ["{step}"]', on="{ a = 2, b = 2 }")
+    assert case.question.steps[0].to == Layout(((), ("a", "b")))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        '["S(0)", "P(avg)"]',
+        '{ a = "S(0)", b = "P(avg)" }',
+        '{ placements = { a = "S(0)", b = "P(avg)" } }',
+        '{ placements = ["S(0)", "P(avg)"] }',
+    ],
+)
+def test_a_result_is_asked_for_in_any_notation(asked: str, tmp_path: Path) -> None:
+    """``to`` and ``layouts`` take a list or a table of placements, as it is or named."""
+    lines = [
+        'inputs.x = { shape = [4, 4], spec = "P()" }',
+        'program = ["y = identity(x)"]',
+        f"to.y = {asked}",
+        f"layouts.y = {asked}",
+    ]
+    case = _case(tmp_path, *lines, on="{ a = 2, b = 2 }")
+    wanted = Layout((("a",), ()), (("b", "avg"),))
+    assert case.question.steps[0].to == wanted
+    assert case.expectation.layouts == {"y": wanted}
+
+
+def test_values_are_lists_numbers_or_arange(tmp_path: Path) -> None:
+    """Nested lists, one number for every element, complex parts, and 0, 1, 2 … by default."""
+    inputs = {
+        "a": ("", [[0, 1], [2, 3]]),
+        "b": ("values = 7", [[7, 7], [7, 7]]),
+        "c": ("values = [[1, 2.5], [-inf, 4]]", [[1, 2.5], [-np.inf, 4]]),
+        "d": ('dtype = "bool", values = [[1, 0], [true, false]]', [[True, False], [True, False]]),
+        "e": (
+            'dtype = "complex64", values = { real = [[1, 2], [3, 4]], imag = [[0, 0], [0, -1]] }',
+            [[1, 2], [3, 4 - 1j]],
+        ),
+        "f": ('dtype = "uint8", values = "arange"', [[0, 1], [2, 3]]),
+    }
+    lines = [
+        f'inputs.{name} = {{ shape = [2, 2], spec = "P()"{", " if given else ""}{given} }}'
+        for name, (given, _) in inputs.items()
+    ]
+    case = _case(tmp_path, *lines)
+    for one, (_, wanted) in zip(case.question.inputs, inputs.values(), strict=True):
+        assert _array(one.value) == wanted
+
+
+def test_whole_numbers_are_exact_and_fractions_are_rounded() -> None:
+    """2**24 + 1 is no float32 and 2**53 + 1 no float64, however written; 0.1 is the nearest."""
+    assert array(0.1, "float32", (), HERE) == np.float32(0.1)
+    assert array(2**24, "float32", (), HERE) == 2**24
+    assert array(1e30, "float32", (), HERE) == np.float32(1e30)
+    assert array(-(2**63), "int64", (), HERE) == -(2**63)
+    for value, dtype in [
+        (2**24 + 1, "float32"),
+        (float(2**24 + 1), "float32"),
+        (2**53 + 1, "float64"),
+        (10**400, "float64"),
+        (2**63, "int64"),
+        (65520, "float16"),
+        (257, "bfloat16"),
+        (2**24 + 1, "complex64"),
+    ]:
+        with pytest.raises(BadInput):
+            array([value], dtype, (1,), HERE)
+
+
+def test_shards_that_break_the_chunk_rule_are_kept_as_they_are(tmp_path: Path) -> None:
+    """A declared shape makes an input irregular: its shards have whatever sizes they have."""
+    x = (
+        'inputs.x = { declared_shape = [6, 2], placements = ["S(0)"], '
+        "per_device = [[[1, 2], [3, 4], [5, 6]], [], [[7, 8]], [[9, 9]]] }"
+    )
+    (given,) = _case(tmp_path, x).question.inputs
+    assert given.irregular
+    assert given.shape == (6, 2)
+    assert [one.shape for one in given.per_device or ()] == [(3, 2), (0, 2), (1, 2), (1, 2)]
+
+
+def test_a_plan_has_shapes_but_no_data(tmp_path: Path) -> None:
+    """In mode plan sizes may be huge: shapes are known at once, and nothing is allocated."""
+    case = _case(
+        tmp_path,
+        'mode = "plan"',
+        'inputs.x = { shape = [1048576, 65536], dtype = "bfloat16", spec = "P(\'x\')" }',
+        'inputs.w = { shape = [65536, 262144], dtype = "bfloat16", spec = "P()" }',
+        'program = ["y = matmul(x, w)", "z = sum(y, axis=0)", "r = redistribute(z, P(\'x\'))"]',
+        on="{ x = 4096 }",
+    )
+    assert all(given.value is None and given.per_device is None for given in case.question.inputs)
+    assert shapes(case.question)["y"] == Typed((1048576, 262144), "bfloat16")
+    assert shapes(case.question)["r"] == Typed((262144,), "bfloat16")
+
+
+@pytest.mark.parametrize("size", [3, 16, 17, 18, 40])
+def test_shapes_are_those_that_numpy_gives(size: int) -> None:
+    """Renaming large sizes to small ones changes no shape, dtype or refusal."""
+    held = refused = 0
+    tensors = [
+        Typed(shape, dtype)
+        for shape in [(), (1,), (size,), (17,), (size, 17), (17, size), (1, size), (2, size, 17)]
+        for dtype in ("float32", "int32", "bfloat16")
+    ]
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("add", {}), ("divide", {}), ("matmul", {}), ("einsum", {"subscripts": "ij,jk->ki"}),
+    ]  # fmt: skip
+    axes: list[Any] = [None, 0, -1, [0, 1], 2]
+    for (op, params), one, other in itertools.product(calls, tensors, tensors):
+        arrays = [np.ones(t.shape, numpy_dtype(t.dtype)) for t in (one, other)]
+        try:
+            wanted = np.asarray(OPS[op].meaning(*arrays, **params))
+        except (TypeError, ValueError) as error:
+            with pytest.raises(ValueError, match=re.escape(str(error).splitlines()[0])):
+                outcome(OPS[op], (one, other), params)
+            refused += 1
+        else:
+            got = outcome(OPS[op], (one, other), params)
+            assert (got.shape, got.dtype) == (wanted.shape, wanted.dtype.name)
+            held += 1
+    for axis, one in itertools.product(axes, tensors):
+        try:
+            wanted = np.asarray(OPS["mean"].meaning(np.ones(one.shape), axis=axis, keepdims=True))
+        except ValueError:
+            refused += 1
+        else:
+            got = outcome(OPS["mean"], (one,), {"axis": axis, "keepdims": True})
+            assert got.shape == wanted.shape
+            held += 1
+    assert held > 300
+    assert refused > 300
+
+
+PENDING = (
+    "a-sum", "a-avg", "a-max", "b-min", "a-product", "a-sum.b-sum", "a-sum.b-avg", "b-sum.a-max",
+    "a-max.b-sum", "a-min.b-product", "b-sum.c-sum.a-sum", "c-max.b-sum.a-min",
+)  # fmt: skip
+
+
+def _reduces(dtype: str, pending: str) -> bool:
+    # Integers have no averages, complex numbers no order, and bool no distinct addends.
+    kind = numpy_dtype(dtype).kind
+    lacking = {"i": ("avg",), "u": ("avg",), "c": ("max", "min"), "b": ("",)}.get(kind, ())
+    return not any(op in pending for op in lacking)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "pending"),
+    [pair for pair in itertools.product(DTYPES, PENDING) if _reduces(*pair)],
+)
+def test_addends_reduce_to_the_value_exactly(dtype: str, pending: str) -> None:
+    """Whatever is pending, in whatever order, the reductions give back every bit of the value."""
+    on = mesh({"a": 4, "b": 2, "c": 2})
+    partial = [(axis, op) for axis, op in (one.split("-") for one in pending.split("."))]
+    value = (np.arange(10) % 7).reshape(5, 2).astype(numpy_dtype(dtype))
+    if "u" not in dtype:
+        value[3, 1] = -3
+    if dtype != "int8":
+        value[1, 0] = 41
+    free = [axis for axis in on.names if axis not in dict(partial)]
+    layout = Layout((tuple(free), ()), tuple(partial))
+    made = [unpack(one) for one in addends(value, on, layout, HERE)]
+    back = join(on, layout, made, value.shape)
+    assert pack(back.astype(value.dtype)) == pack(value)
+    assert {one.dtype for one in made} == {value.dtype}
+
+
+@pytest.mark.parametrize("op", ["sum", "avg", "max", "min"])
+@pytest.mark.parametrize("axes", [("a",), ("a", "b"), ("a", "b", "c")], ids=".".join)
+def test_addends_of_an_element_are_distinct(axes: tuple[str, ...], op: str) -> None:
+    """No two positions that are reduced together hold the same of any element."""
+    on = mesh({"a": 2, "b": 2, "c": 2})
+    value = np.arange(-6, 18, dtype=np.float32)
+    layout = Layout(((),), tuple((axis, op) for axis in axes))
+    made = np.stack([unpack(one) for one in addends(value, on, layout, HERE)])
+    for element in made.T:
+        assert len(set(element.tolist())) == 2 ** len(axes)
+
+
+def test_the_carrier_of_a_value_moves_with_the_element() -> None:
+    """No position holds the value of every element, nor a constant beside it."""
+    value = np.arange(8, dtype=np.float32)
+    layout = Layout(((),), (("a", "sum"),))
+    made = [unpack(one).tolist() for one in addends(value, mesh({"a": 4}), layout, HERE)]
+    assert made[0] == [6, -1, -2, -3, 10, -1, -2, -3]
+    assert made[1] == [-1, -2, -3, 9, -1, -2, -3, 13]
+
+
+def test_addends_that_would_be_rounded_or_overflow_are_refused() -> None:
+    """Where a partial sum would not be exact in some order, per_device is asked for."""
+    on = mesh({"a": 4})
+    for value, dtype, op in [
+        (0.1, "float32", "sum"),
+        (2.0**24, "float32", "sum"),
+        (2.0**22 * 3, "float32", "avg"),
+        (251, "bfloat16", "sum"),
+        (65504, "float16", "sum"),
+        (122, "int8", "sum"),
+        (np.inf, "float32", "sum"),
+        (np.nan, "float32", "avg"),
+    ]:
+        given = np.full((3,), value).astype(numpy_dtype(dtype))
+        with pytest.raises(BadInput, match=f"whose addends would not {op} exactly"):
+            addends(given, on, Layout(((),), (("a", op),)), HERE)
+    for value, dtype, op in [
+        (0.25, "float32", "sum"),
+        (250, "bfloat16", "sum"),
+        (121, "int8", "sum"),
+        (255, "uint8", "sum"),
+        (2.0**22 - 4, "float32", "avg"),
+    ]:
+        given = np.full((3,), value).astype(numpy_dtype(dtype))
+        assert addends(given, on, Layout(((),), (("a", op),)), HERE)
+
+
+def test_a_partial_input_gets_its_addends_on_loading(tmp_path: Path) -> None:
+    """Values of a partial input become per-device arrays that the reference makes whole again."""
+    x = 'inputs.x = { shape = [5, 2], placements = { a = "P(sum)", b = "S(0)" } }'
+    case = _case(tmp_path, x, on="{ a = 2, b = 2 }")
+    (given,) = case.question.inputs
+    assert given.value is None
+    assert [one.shape for one in given.per_device or ()] == [(3, 2), (2, 2), (3, 2), (2, 2)]
+    assert evaluate(case.question)["x"].tolist() == np.arange(10).reshape(5, 2).tolist()
+
+
+MESH_STEPS = """
+mesh_steps = [
+  ["qr", "mesh_flatten", ["q", "r"]],
+  ["s", "mesh_slice", ["r", "p"]],
+  ["m", "mesh_slice", ["p", "qr"]],
+  ["u", "mesh_unflatten", ["r"], { axes = { r0 = 3, r1 = 1 } }],
+  ["j", "mesh_concatenate", ["s", "q"]],
+]
+"""
+
+
+def test_derived_meshes_index_every_position(tmp_path: Path) -> None:
+    """Slices pick axes, flattens join them row-major, unflattens split, concatenates add."""
+    case = _case(tmp_path, MESH_STEPS, on="{ p = 2, q = 2, r = 3 }")
+    made = derived(case.question.mesh, case.question.mesh_steps)
+    assert {name: grid.mesh.axes for name, grid in made.items()} == {
+        "qr": (("qr", 6),),
+        "s": (("r", 3), ("p", 2)),
+        "m": (("p", 2), ("qr", 6)),
+        "u": (("p", 2), ("q", 2), ("r0", 3), ("r1", 1)),
+        "j": (("r", 3), ("p", 2), ("q", 2)),
+    }
+    assert made["qr"].positions == tuple(range(6)) * 2
+    assert made["s"].positions == (0, 2, 4, 0, 2, 4, 1, 3, 5, 1, 3, 5)
+    assert made["m"].positions == tuple(range(12))
+    assert made["u"].positions == tuple(range(12))
+    assert made["j"].positions == (0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11)
+    assert case.question.check == ("qr", "s", "m", "u", "j")
+
+
+def test_an_input_on_a_derived_mesh_is_cut_by_it(tmp_path: Path) -> None:
+    """Layouts of a view name its axes, and each position's shard is its own in the view."""
+    case = _case(
+        tmp_path,
+        'mesh_steps = [["v", "mesh_slice", ["b"]]]',
+        'inputs.x = { shape = [3], placements = ["S(0)"], view = "v", '
+        "per_device = [[1, 2], [3], [1, 2], [3]] }",
+        'inputs.p = { shape = [2], placements = ["P(sum)"], view = "v", values = 5 }',
+        'program = ["y = redistribute(x, b=R)"]',
+        on="{ a = 2, b = 2 }",
+    )
+    x, p = case.question.inputs
+    assert (x.view, x.layout) == ("v", Layout((("b",),)))
+    assert p.per_device is not None
+    assert p.per_device[:2] == p.per_device[2:]
+    assert (unpack(p.per_device[0]) + unpack(p.per_device[1])).tolist() == [5, 5]
+    assert case.question.steps[0].to == Layout(((),))
+
+
+def test_a_mesh_may_itself_be_derived(tmp_path: Path) -> None:
+    """With ``from`` the case's mesh is what the step makes of another mesh."""
+    steps = '[["m", "mesh_unflatten", ["w"], { axes = { a = 2, b = 2 }, from = { w = 4 } }]]'
+    case = _case(tmp_path, f"mesh_steps = {steps}", on="{ a = 2, b = 2 }")
+    (step,) = case.question.mesh_steps
+    assert step.params == {"axes": {"a": 2, "b": 2}, "from": {"w": 4}}
+    assert derived(case.question.mesh, (step,))["m"].mesh.axes == case.question.mesh.axes
+
+
+def test_a_folder_is_read_in_the_order_of_its_paths(tmp_path: Path) -> None:
+    """All .toml and .json files of a folder and its folders, and nothing else, in path order."""
+    case = '[[case]]\nid = "{}"\nmesh = {{ x = 1 }}\ninputs.x = {{ shape = [], spec = "P()" }}\n'
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "b.toml").write_text(case.format("two") + case.format("one"))
+    (tmp_path / "sub" / "c.toml").write_text(case.format("three"))
+    (tmp_path / "a.json").write_text(
+        '[{"id": "zero", "mesh": {"x": 1}, "inputs": {"x": {"shape": [], "placements": ["R"]}}}]'
+    )
+    (tmp_path / "README.md").write_text("no case")
+    loaded = load(tmp_path)
+    assert [case.id for case in loaded] == ["zero", "two", "one", "three"]
+    assert [case.family for case in loaded] == ["a", "b", "b", "c"]
+
+
+def test_ids_must_differ_across_everything_loaded(tmp_path: Path) -> None:
+    """Two files may not share an id, nor two ids that read alike in test ids."""
+    one = _load(tmp_path, EXAMPLE)
+    check_unique([one])
+    for id in (one.id, one.id.upper(), one.id.replace("-", "/")):
+        question = msgspec.structs.replace(one.question, id=id)
+        other = msgspec.structs.replace(one, question=question)
+        with pytest.raises(BadInput, match="wanted one of its own"):
+            check_unique([one, other])
+
+
+def test_ids_read_as_slugs() -> None:
+    """A slug has only what test ids and ``-k`` can select."""
+    assert slug("public/dtensor/T41") == "public-dtensor-t41"
+    assert slug("a2.b2_S(0)") == "a2.b2_s-0-"
+
+
+def test_a_recipe_stands_in_place_of_a_program(tmp_path: Path) -> None:
+    """A recipe is kept by name and sizes, with what is to be checked."""
+    case = _case(
+        tmp_path, 'recipe = { name = "mlp", sizes = { hidden = 8 } }', 'check = ["loss", "w1"]'
+    )
+    assert case.question.recipe is not None
+    assert case.question.recipe.sizes == {"hidden": 8}
+    assert case.question.check == ("loss", "w1")
+
+
+def test_what_is_said_of_a_case_is_kept(tmp_path: Path) -> None:
+    """Dates as TOML has them, tags, tolerance as a number or a table, counts, and the rest."""
+    case = _case(
+        tmp_path,
+        'inputs.x = { shape = [4], placements = ["S(0)"] }',
+        'program = ["y = sum(x)"]',
+        "date = 2025-09-17",
+        'source = "https://example.org/2"',
+        'kind = "value"',
+        'tags = ["lesson", "slow"]',
+        'insensitive = "all zeros"',
+        'context = "loss_parallel"',
+        "tolerance = 1e-5",
+        "sufficient = {}",
+        'counts = { y = { all-reduce = 1 }, "y/full" = {} }',
+        "right = { y = 6 }",
+    )
+    assert (case.date, case.kind, case.insensitive) == ("2025-09-17", "value", "all zeros")
+    assert case.tags == {"lesson", "slow"}
+    assert case.question.context == "loss_parallel"
+    expected = case.expectation
+    assert expected.tolerance is not None
+    assert (expected.tolerance.rtol, expected.tolerance.atol) == (1e-5, 1e-5)
+    assert expected.sufficient == {}
+    assert expected.counts == {"y": {"all-reduce": 1}, "y/full": {}}
+    assert expected.right["y"] == pack(np.asarray(6, np.float32))
+
+
+def test_every_kind_of_collective_can_be_stated() -> None:
+    """The kinds that a case may count are those that an answer can have."""
+    assert set(COLLECTIVES) == set(get_args(Kind))
+
+
+def test_every_parameter_of_the_vocabulary_has_a_type() -> None:
+    """No parameter of any op is let through unchecked."""
+    assert {name for op in OPS.values() for name in op.required + op.optional} <= PARAMS.keys()
+
+
+def test_uneven_chunks_fix_the_shapes_of_local_arrays(tmp_path: Path) -> None:
+    """Local arrays of nested uneven splits must have the sizes that chunking chunks gives."""
+    x = 'inputs.x = { shape = [6], placements = ["S(0)", "S(0)"], per_device = PER }'
+    good = "[[0, 1], [2], [3, 4], [5]]"
+    case = _case(tmp_path, x.replace("PER", good), on="{ a = 2, b = 2 }")
+    held = ranges(case.question.mesh, case.question.inputs[0].layout, (6,))
+    assert [stop - start for ((start, stop),) in held] == [2, 1, 2, 1]
+    with pytest.raises(BadInput, match=r"per_device\[1\]: found a list of 2, wanted a list of 1"):
+        _case(tmp_path, x.replace("PER", "[[0, 1], [2, 3], [4], [5]]"), on="{ a = 2, b = 2 }")
+
+
+def test_loading_needs_no_framework() -> None:
+    """Cases and ledgers load with neither torch, jax nor pytest in the process."""
+    code = (
+        "import sys, cases.load, cases.ledger; "
+        "print(*[name for name in ('torch', 'jax', 'pytest') if name in sys.modules])"
+    )
+    root = Path(__file__).parent.parent
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, check=True)
+    assert done.stdout.decode().strip() == ""

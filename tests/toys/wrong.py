@@ -1,0 +1,99 @@
+"""A framework that is wrong on purpose, in the one way that TOY_WRONG names.
+
+It stands in for torch: its answers are those of a framework that does exactly what is implied,
+with one mistake in the result y.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+
+import msgspec
+import numpy as np
+
+from adapters.answer import Answer, Collective, Observed
+from adapters.protocol import VERSION, Hello
+from adapters.reference.values import Value, cut
+from cases.arrays import pack, unpack
+from cases.model import Case, Layout, Question
+from suites.discrimination import right_answer
+from suites.truth import truth
+
+WRONG = os.environ.get("TOY_WRONG", "")
+
+
+class Wrong:
+    """The toy."""
+
+    def hello(self) -> Hello:
+        """Claims to be torch, of a release that no record is of."""
+        version = VERSION + (WRONG == "protocol version")
+        return Hello(version, "torch", "99.0", platform.python_version(), pid=os.getpid())
+
+    def observe(self, question: Question, subject: str, seconds: float) -> Answer:
+        """The right answer with the mistake."""
+        case = Case(question)
+        answer = right_answer(case, truth(case), subject)
+        if WRONG == "crash" and question.id == "reduce":
+            os.abort()
+        if WRONG == "hang" and question.id == "reduce":
+            time.sleep(600)
+        if WRONG == "chatter":
+            print("x" * 200_000)
+            print('{"type": "Answer"}', file=sys.stderr, flush=True)
+        seen = tuple(
+            spoilt(question, one, answer) if one.name == "y" else one for one in answer.seen
+        )
+        return msgspec.structs.replace(answer, seen=seen)
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+def spoilt(question: Question, y: Observed, answer: Answer) -> Observed:
+    """The result with the mistake, where the mistake can be made in it."""
+    replace = msgspec.structs.replace
+    mesh, full = question.mesh, unpack(y.full[0])
+    shards = [unpack(shard) for shard in y.shards or () if shard is not None]
+    x = answer.seen[0]
+    old = [unpack(shard) for shard in x.shards or () if shard is not None]
+    assert isinstance(y.layout, Layout)
+    assert y.collectives is not None
+    match WRONG:
+        case "axes swapped" if question.id == "exchange":
+            other = Layout(tuple(reversed(y.layout.dims)))
+            return replace(y, shards=_packed(cut(mesh, other, full)))
+        case "reduction dropped" if question.id == "reduce":
+            return replace(y, shards=_packed(old[:1] * 4), full=(pack(old[0]),))
+        case "reduction doubled" if question.id == "reduce":
+            twice = [shard * 2 for shard in shards]
+            return replace(y, shards=_packed(twice), full=(pack(full * 2),))
+        case "ranks permuted" if question.id == "exchange":
+            return replace(y, shards=_packed(shards[1:] + shards[:1]))
+        case "wrong device order" if question.id == "reversed":
+            # Device 0 holds the first rows, wherever it is in the mesh.
+            return replace(y, shards=_packed([shards[device] for device in mesh.devices]))
+        case "stale shard" if question.id == "swap":
+            return replace(y, shards=_packed([shards[0], old[1]]))
+        case "one collective too many" if question.id == "gather":
+            more = Collective("all-reduce", ("x",), 4, 8)
+            return replace(y, collectives=(*y.collectives, more))
+        case "one collective too few" if question.id == "gather":
+            return replace(y, collectives=())
+        case "wrong layout" if question.id == "gather":
+            return replace(y, layout=Layout((("x",), ())))
+        case "one rank apart" if question.id == "gather":
+            return replace(y, full=(*y.full * 3, pack(np.flip(full, 0))))
+    return y
+
+
+def _packed(shards: list[Value]) -> tuple[object, ...]:
+    return tuple(map(pack, shards))
+
+
+def connect(devices: int) -> Wrong:
+    """The toy."""
+    return Wrong()
