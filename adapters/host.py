@@ -258,7 +258,8 @@ class _Engine:
         self._wait(wanted, None if due is None else min(due - time.monotonic(), _TICK))
         process.write()
         process.trim()
-        # In this order: what was written before a death is there to be read after it.
+        # In this order: what was written before a death is there to be read after it. An idle
+        # process that died is found here, before the question that woke us is sent to it.
         dead = process.dead()
         count, more = process.read()
         try:

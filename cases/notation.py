@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+from cases.layout import due
 from cases.model import REDUCTIONS, Layout, Mesh
 
 _PLACEMENT = re.compile(
@@ -147,11 +148,10 @@ def to_placements(layout: Layout, mesh: Mesh) -> tuple[str, ...]:
             the mesh's, which placements cannot say.
     """
     placements = dict.fromkeys(mesh.names, "R")
-    order = [axis for axis, _ in layout.partial]
-    if order != sorted(order, key=mesh.names.index) and len({op for _, op in layout.partial}) > 1:
-        raise NotationError(
-            f"reductions due in the order {', '.join(order)}", "the order of the mesh axes"
-        )
+    in_order = tuple(sorted(layout.partial, key=lambda pending: mesh.names.index(pending[0])))
+    if due(layout.partial) != due(in_order):
+        order = ", ".join(axis for axis, _ in layout.partial)
+        raise NotationError(f"reductions due in the order {order}", "the order of the mesh axes")
     for axis, op in layout.partial:
         placements[axis] = f"P({op})"
     for dim, axes in enumerate(layout.dims):

@@ -33,7 +33,13 @@ class Ran(msgspec.Struct, frozen=True):
 
 def pytest_command(*args: str) -> list[str]:
     """The command line of a run of the suite."""
-    return [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *args]
+    return [
+        sys.executable,
+        "-m",
+        "pytest",
+        *([] if "cacheprovider" in args else ["-p", "no:cacheprovider"]),
+        *args,
+    ]
 
 
 def run(folder: Path, *args: str, timeout: float = 120, **env: str) -> Ran:

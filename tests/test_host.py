@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import sys
-import textwrap
 import threading
 import time
 import venv
@@ -185,7 +183,7 @@ def test_a_crash_shows_the_last_that_was_printed(
 def test_a_hang_is_the_answer_with_the_stack(
     start: Start, monkeypatch: pytest.MonkeyPatch, fault: str, stack: str
 ) -> None:
-    monkeypatch.setattr(host, "MARGIN", 0.2)
+    monkeypatch.setattr(host, "MARGIN", 0.4)
     worker = start(seconds=0.3)
     group = started(worker)
     worker.ask(question("hang", fault))
@@ -280,7 +278,7 @@ def test_an_answer_too_many_is_no_answer_to_the_next_question(start: Start) -> N
         ("json", "found no frame: b'{}', wanted a Hello of protocol 1", ""),
         ("abort", "found SIGABRT before its Hello", "the driver is too old"),
         ("exit", "found exit code 0 before its Hello (it printed nothing)", ""),
-        ("silence", "found nothing said in 1 s, wanted a Hello", "in hello"),
+        ("silence", "found nothing said in 2 s, wanted a Hello", 'File "'),
         ("no framework", "pip install toy_framework) or --toy-python pointing elsewhere", ""),
     ],
 )
@@ -288,7 +286,7 @@ def test_what_cannot_start_is_said_once_and_plainly(
     start: Start, monkeypatch: pytest.MonkeyPatch, fault: str, found: str, printed: str
 ) -> None:
     monkeypatch.setenv("TOY_START", fault)
-    monkeypatch.setattr(host, "STARTUP", 1.0 if fault == "silence" else 60.0)
+    monkeypatch.setattr(host, "STARTUP", 2.0 if fault == "silence" else 60.0)
     worker = start("bad_start")
     worker.ask(question("q1"))
     for name in ("q1", "q2"):
@@ -347,14 +345,15 @@ def test_a_process_killed_in_mid_question_is_replaced(start: Start) -> None:
     assert is_right(worker.answer(question("after"))[0])
 
 
-def test_a_process_killed_while_idle_is_nobody_s_fault(start: Start) -> None:
+@pytest.mark.parametrize("children", [None, "fork"])
+def test_a_process_killed_while_idle_is_nobody_s_fault(start: Start, children: str | None) -> None:
     worker = start()
-    first = worker.answer(question("first"))[0]
+    first = worker.answer(question("first", children))[0]
     os.kill(process_of(first), signal.SIGKILL)
-    assert gone(process_of(first), 1)
     time.sleep(0.1)
     assert is_right(worker.answer(question("second"))[0])
     assert started(worker) == process_of(first)
+    assert gone(process_of(first), 1)
 
 
 def test_deaths_in_a_row_end_the_worker(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -464,57 +463,3 @@ def test_ctrl_c_while_waiting_loses_nothing(start: Start) -> None:
     timer.join()
     assert is_right(worker.answer(slow)[0])
     assert process_of(worker.answer(question("after"))[0]) == group
-
-
-RUN = """
-    import sys, time
-    from adapters import host
-    from adapters.host import Worker
-    from tests.test_host import question, started
-    host.MARGIN = 0.2
-    worker = Worker("toy", "tests.toys.faulty", ("toy/1", "toy/2"), seconds=0.8)
-    pid = started(worker)
-    asked = [question(f"q{i}", sys.argv[1]) for i in range(int(sys.argv[2]))]
-    for one in asked:
-        worker.ask(one)
-    time.sleep(0.2)
-    print(pid, flush=True)
-    ends = {type(answer.end).__name__ for one in asked for answer in worker.answer(one)}
-    print(*ends)
-"""
-
-
-@contextlib.contextmanager
-def a_run(context: str, count: int = 1) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A run of its own that waits for faulty answers, and the group of its worker."""
-    command = [sys.executable, "-c", textwrap.dedent(RUN), context, str(count)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as run:
-        assert run.stdout is not None
-        try:
-            yield run, int(run.stdout.readline())
-        finally:
-            run.kill()
-
-
-@pytest.mark.parametrize("busy", ["hang in C", "fork and hang"])
-def test_a_run_that_is_killed_takes_its_workers_with_it(busy: str) -> None:
-    with a_run(busy) as (run, group):
-        assert living(group)
-        run.kill()
-        run.wait()
-        assert gone(group, 1)
-
-
-def test_a_run_that_ends_without_closing_leaves_no_process() -> None:
-    with a_run("take 0.3 s") as (run, group):
-        assert run.communicate(timeout=10)[0] == "Done\n"
-        assert run.returncode == 0
-        assert gone(group, 1)
-
-
-def test_an_answer_that_came_while_the_run_was_stopped_is_not_late() -> None:
-    with a_run("take 0.2 s", 9) as (run, _):
-        run.send_signal(signal.SIGSTOP)
-        time.sleep(1.2)
-        run.send_signal(signal.SIGCONT)
-        assert run.communicate(timeout=10)[0] == "Done\n"

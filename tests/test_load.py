@@ -506,6 +506,29 @@ def test_derived_meshes_index_every_position(tmp_path: Path) -> None:
     assert case.question.check == ("qr", "s", "m", "u", "j")
 
 
+def test_grids_that_devices_see_stand_by_device_number(tmp_path: Path) -> None:
+    """Of a derived mesh the first grid listed is device 0's, wherever device 0 lies."""
+    case = _case(
+        tmp_path,
+        "devices = [3, 1, 0, 2]",
+        'mesh_steps = [["m", "mesh_slice", ["b"]]]',
+        "meshes.m = [[0, 2], [3, 1], [0, 2], [3, 1]]",
+        on="{ a = 2, b = 2 }",
+    )
+    assert [_array(one) for one in case.expectation.meshes["m"]] == [[3, 1], [3, 1], [0, 2], [0, 2]]
+
+
+def test_a_result_is_laid_out_on_the_mesh_of_its_operand(tmp_path: Path) -> None:
+    """What comes of an input on a derived mesh names the axes of that mesh."""
+    case = _case(
+        tmp_path,
+        'mesh_steps = [["m", "mesh_unflatten", ["x"], { axes = { u = 2, v = 2 } }]]',
+        'inputs.x = { shape = [4], placements = { u = "S(0)" }, view = "m" }',
+        'program = ["y = add(x, 1)", "z = redistribute(y, v=S(0))"]',
+    )
+    assert case.question.steps[1].to == Layout((("v",),))
+
+
 def test_an_input_on_a_derived_mesh_is_cut_by_it(tmp_path: Path) -> None:
     """Layouts of a view name its axes, and each position's shard is its own in the view."""
     case = _case(

@@ -206,10 +206,10 @@ def implied_by(
 ) -> tuple[tuple[Plan, Shape, int], ...] | None:
     """What a step implies, given the layout that its result was reported to have.
 
-    The cheapest relayout of the operands under which the rule gives that layout. Where the step
-    asks for a layout, the result may be moved as well. Plans come with the shape and item size
-    of the tensor that they move: the operands in order, then the result.
-    None where no relayout has the rule give that layout.
+    The cheapest relayout of the operands, and of what the rule then gives, that ends in that
+    layout: a reduction paid at once is paid on the result. Plans come with the shape and item
+    size of the tensor that they move: the operands in order, then the result. None where the
+    rule gives nothing however the operands are laid out.
 
     ``itemsizes``: bytes per element of the operands in order, then of the result.
     """
@@ -227,8 +227,6 @@ def implied_by(
             continue
         last: Plan = ()
         if not same(mesh, given, reported, shape):
-            if step.to is None:
-                continue
             last = implied(mesh, given, reported, shape)
             more = sum(cost(mesh, move, shape) for move in last) * itemsizes[-1]
             price = price[0] + more, price[1] + len(collectives(last))

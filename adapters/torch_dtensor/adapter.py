@@ -6,6 +6,7 @@ whatever may have harmed it. Has no view on what is right.
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import platform
@@ -16,6 +17,7 @@ import torch
 from adapters.answer import Answer, Done, End, Observed, Refused, Unsupported
 from adapters.protocol import VERSION, Hello
 from adapters.torch_dtensor import merge, rank
+from adapters.torch_dtensor.recorder import Recorder
 from adapters.torch_dtensor.script import Unanswerable, members, ranks, task
 from adapters.torch_dtensor.wire import Fulls, Go, Raised, Report, Task, Wanted
 from adapters.torch_dtensor.world import Fault, World
@@ -41,6 +43,7 @@ class TorchAdapter:
     def __init__(self, devices: int):
         self._devices = devices
         self._worlds: dict[int, World] = {}
+        self._serve = functools.partial(rank.serve, recorder=Recorder())
 
     def hello(self) -> Hello:
         """Which torch this is."""
@@ -60,7 +63,7 @@ class TorchAdapter:
         except Unanswerable as error:
             return Answer(question.id, subject, Unsupported(error.why, error.place))
         fresh = question.fresh or bool(question.mesh_steps)
-        world = World(size, rank.serve) if fresh else self._kept(size)
+        world = World(size, self._serve) if fresh else self._kept(size)
         asking = _Asking(world, lines, deadline)
         try:
             asking.run()
@@ -86,7 +89,7 @@ class TorchAdapter:
         if world is None or not world.usable():
             if world is not None:
                 world.close()
-            world = self._worlds[size] = World(size, rank.serve)
+            world = self._worlds[size] = World(size, self._serve)
         return world
 
 
@@ -150,5 +153,3 @@ class _Asking:
         for number, report in reports.items():
             self.complaints += [f"rank {number}: {one}" for one in report.complaints]
         self.whole = True
-
-

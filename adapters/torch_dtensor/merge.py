@@ -37,7 +37,9 @@ def observed(
     """
     by_rank = {rank: {seen.name: seen for seen in report.seen} for rank, report in reports.items()}
     return tuple(
-        _merge(name, mesh, {rank: seen[name] for rank, seen in by_rank.items() if name in seen}, fulls)
+        _merge(
+            name, mesh, {rank: seen[name] for rank, seen in by_rank.items() if name in seen}, fulls
+        )
         for name in check
         if any(name in seen for seen in by_rank.values())
     )
@@ -46,7 +48,9 @@ def observed(
 def _merge(
     name: str, mesh: Mesh, seen: Mapping[int, Seen], fulls: Mapping[int, Mapping[str, Array]]
 ) -> Observed:
-    own = {one.mesh for rank, one in seen.items() if one.mesh is not None and rank in one.mesh.devices}
+    own = {
+        one.mesh for rank, one in seen.items() if one.mesh is not None and rank in one.mesh.devices
+    }
     # A mesh of its own has its own positions. Slices are another mesh on each rank: there
     # the positions are the question's.
     shared = len(own) == 1 and not any(one.mesh is None for one in seen.values())

@@ -66,6 +66,8 @@ def serve(
     store: str,
     stacks: int,
     progress: memoryview,
+    *,
+    recorder: Recorder,
 ) -> None:
     """Join the world and answer tasks until the worker is gone.
 
@@ -73,7 +75,7 @@ def serve(
     writes this rank's Python stack to. ``progress[number]``: where in a task it is.
     """
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=False, chain=False)
-    rank = _Rank(number, link, progress)
+    rank = _Rank(number, link, progress, recorder)
     dist.init_process_group(
         "gloo", store=dist.FileStore(store, size), rank=number, world_size=size, timeout=_FOREVER
     )
@@ -90,27 +92,29 @@ def serve(
 class _Rank:
     """One rank of a world, with its kept meshes."""
 
-    def __init__(self, number: int, link: socket.socket, progress: memoryview):
+    def __init__(self, number: int, link: socket.socket, progress: memoryview, recorder: Recorder):
         self._number = number
         self._link = link
         self._progress = progress
         self._meshes: dict[Mesh, DeviceMesh] = {}
         self._models: dict[DeviceMesh, Mesh] = {}
+        self._axes: dict[Any, GroupAxes] = {}
         self._layouts: dict[Any, Layout | Foreign] = {}
         self._offsets: dict[Any, tuple[int, ...]] = {}
-        self._recorder = Recorder()
+        self._recorder = recorder
         self._debug = CommDebugMode()
         self._fulls: dict[str, Array] = {}
 
     def answer(self, task: Task) -> None:
         """Evaluate the lines of a task, and send what came of it."""
         run = _Run(task, self._number)
+        self._recorder.strange.clear()
         self._recorder.take(_nowhere)
         member = self._make_meshes(task, run)
         report = Report()
         if member:
-            # One rank is enough: what ranks count is compared between them.
-            checked = self._number == task.mesh.devices[0]
+            # One rank is enough: what ranks record is compared between them.
+            checked = task.checked and self._number == task.mesh.devices[0]
             with self._recorder, self._debug if checked else contextlib.nullcontext():
                 self._evaluate(task, run)
                 self._materialise(task, run)
@@ -140,9 +144,12 @@ class _Rank:
             self._step(run, line.name, line.variable, line.source, mesh=True)
         if run.failed:
             return any(self._number in mesh.devices for _, mesh in task.meshes)
-        known = [(task.mesh, _groups(run.names["mesh"]))]
-        known += [(mesh, _groups(run.names[name])) for name, mesh in task.meshes[1:]]
-        run.axes = GroupAxes(self._number, known)
+        known = ((task.mesh, "mesh"), *((mesh, name) for name, mesh in task.meshes[1:]))
+        key = None if task.derived else tuple(mesh for mesh, _ in known)
+        if key not in self._axes:
+            groups = [(mesh, _groups(run.names[name])) for mesh, name in known]
+            self._axes[key] = GroupAxes(self._number, groups)
+        run.axes = self._axes[key]
         return any(self._number in mesh.devices for mesh, _ in known)
 
     def _evaluate(self, task: Task, run: _Run) -> None:
@@ -195,7 +202,7 @@ class _Rank:
             on = value.device_mesh if isinstance(value, DTensor) else value
             if not isinstance(on, DeviceMesh) or on.get_coordinate() is not None:
                 seen.append(self._see(name, value, task, run))
-        complaints: list[str] = []
+        complaints = [f"an op without a kind: {name}" for name in self._recorder.strange]
         if checked:
             counts: Counter[Kind] = Counter(one.kind for one in run.fired)
             complaints += differences(counts, self._debug.get_comm_counts())
@@ -209,9 +216,7 @@ class _Rank:
         if not isinstance(value, DTensor):
             plain = isinstance(value, torch.Tensor)
             local = to_array(value) if plain else pack(np.asarray(value))
-            return Seen(
-                name, local.dtype, local.shape, None, None, local, None, None, fired, None
-            )
+            return Seen(name, local.dtype, local.shape, None, None, local, None, None, fired, None)
         mesh = self._model(value.device_mesh)
         local = to_array(value.to_local())
         full: Array | bytes | None = self._fulls.get(name)
@@ -242,9 +247,7 @@ class _Rank:
             self._layouts[key] = layout_of(*key)
         return self._layouts[key]
 
-    def _offset(
-        self, name: str, value: DTensor, mesh: Mesh, run: _Run
-    ) -> tuple[int, ...] | None:
+    def _offset(self, name: str, value: DTensor, mesh: Mesh, run: _Run) -> tuple[int, ...] | None:
         key = (value.placements, mesh, value.shape)
         if key not in self._offsets:
             try:
@@ -338,5 +341,3 @@ def _is_missing(error: Exception) -> bool:
     if _LINE not in files:
         return False
     return all(name == "__getattr__" for name in inner[files.index(_LINE) + 1 :])
-
-

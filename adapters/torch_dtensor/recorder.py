@@ -1,8 +1,12 @@
-"""Which collectives does torch fire? A dispatch mode that sees each of them once.
+"""Which collectives does torch fire? Each is noted once, with its group, where it is dispatched.
 
-It sees the functional collectives that DTensor issues and the c10d ops that
-`torch.distributed` issues, with their groups, before the backend splits or merges them.
-What they are for, and what they should have been, it does not know.
+Sees the functional collectives that DTensor issues and the c10d ops that `torch.distributed`
+issues (scatter, broadcast, FSDP), before the backend splits or merges them. What they are
+for, and what they should have been, it does not know.
+
+It stands in the dispatcher in front of these ops alone. A TorchDispatchMode stands in front
+of every op: that makes a redistribute a third slower on each rank, and is kept for
+CommDebugMode, which counts by other means and so checks this.
 """
 
 from __future__ import annotations
@@ -63,28 +67,31 @@ _SILENT = {
     "c10d::barrier", "c10d::check_for_nan", "c10d::monitored_barrier_", "c10d::recv_",
     "c10d::recv_any_source_",
 }  # fmt: skip
-_NAMESPACES = {"_c10d_functional", "_c10d_functional_autograd", "_dtensor", "c10d"}
+_NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd", "_dtensor", "c10d")
+# Below autograd, dispatch modes and tensor subclasses, DTensor among them: whatever any of
+# them fires comes by here. Above the backends. Torch itself has nothing here for these ops.
+_KEY = "BackendSelect"
 
 Axes = Callable[[str], tuple[tuple[str, ...], int]]
 
 
 class Recorder:
-    """Notes every collective that this process fires while it is active; one per process.
+    """Notes every collective that this process fires while it is active. One per process.
 
-    It is a kernel in front of every op above, which notes the call and passes it on.
+    ``strange``: names of ops that look like collectives and that it has no kind for.
     """
 
     def __init__(self) -> None:
+        self.strange: list[str] = []
         self._fired: list[tuple[Kind, str, int, bool]] = []
         self._active = False
-        # Kept: the kernels go when these do.
+        # Kept, since the kernels go when their libraries do.
         self._libraries = {name: torch.library.Library(name, "IMPL") for name in _NAMESPACES}
-        for name, (kind, operand, group) in _KINDS.items():
+        for name in torch._C._dispatch_get_all_op_names():
             namespace, _, op = name.partition("::")
-            for overload in getattr(getattr(torch.ops, namespace), op).overloads():
-                call = getattr(getattr(getattr(torch.ops, namespace), op), overload)
-                kernel = self._kernel(call, kind, operand, group)
-                self._libraries[namespace].impl(call, kernel, "ADInplaceOrView", with_keyset=True)
+            if namespace in _NAMESPACES and name not in _SILENT:
+                kernel = self._kernel(name, getattr(getattr(torch.ops, namespace), op).default)
+                self._libraries[namespace].impl(op, kernel, _KEY, with_keyset=True)
 
     def __enter__(self) -> Recorder:
         self._active = True
@@ -93,25 +100,31 @@ class Recorder:
     def __exit__(self, *exception: object) -> None:
         self._active = False
 
-    def _kernel(self, call: Any, kind: Kind, operand: int, group: int) -> Callable[..., Any]:
-        redispatch = call.redispatch
-        below = torch._C._after_ADInplaceOrView_keyset
+    def _kernel(self, name: str, op: Any) -> Callable[..., Any]:
+        """What stands in front of an op: notes the call, and passes it on."""
+        run = op.redispatch
+        below = torch._C._dispatch_keyset_full_after(getattr(torch._C.DispatchKey, _KEY))
 
         def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
             if not self._active:
-                return redispatch(keyset & below, *args, **kwargs)
-            # A functional collective is made of c10d ops, which are not counted again.
+                return run(keyset & below, *args, **kwargs)
+            # Functional collectives are made of c10d ops, which are not to count again.
             self._active = False
             try:
-                backward = torch._C._current_graph_task_id() != -1
-                self._fired.append(
-                    (kind, _group_name(args[group]), _bytes(args[operand]), backward)
-                )
-                return redispatch(keyset & below, *args, **kwargs)
+                self._note(name, args)
+                return run(keyset & below, *args, **kwargs)
             finally:
                 self._active = True
 
         return kernel
+
+    def _note(self, name: str, args: tuple[Any, ...]) -> None:
+        if name not in _KINDS:
+            self.strange.append(name)
+            return
+        kind, operand, group = _KINDS[name]
+        backward = torch._C._current_graph_task_id() != -1
+        self._fired.append((kind, _group_name(args[group]), _bytes(args[operand]), backward))
 
     def take(self, axes: Axes) -> tuple[Collective, ...]:
         """The collectives fired since the last call; ``axes`` says what a group's name means."""
@@ -180,13 +193,19 @@ def differences(fired: Counter[Kind], counted: Mapping[Any, int]) -> tuple[str, 
     without the leading underscore.
     """
     theirs: Counter[Kind] = Counter()
+    unknown = []
     for op, count in counted.items():
         namespace, _, name = str(op).partition(".")
         row = _KINDS.get(f"{namespace}::{name}") or _KINDS.get(f"_{namespace}::{name}")
-        if row is not None:
+        if row is None:
+            unknown.append(f"CommDebugMode counts {op}, which has no kind")
+        else:
             theirs[row[0]] += count
-    return tuple(
-        f"the recorder counts {fired[kind]} {kind}, CommDebugMode {theirs[kind]}"
-        for kind in sorted(fired.keys() | theirs.keys())
-        if fired[kind] != theirs[kind]
+    return (
+        *unknown,
+        *(
+            f"the recorder counts {fired[kind]} {kind}, CommDebugMode {theirs[kind]}"
+            for kind in sorted(fired.keys() | theirs.keys())
+            if fired[kind] != theirs[kind]
+        ),
     )

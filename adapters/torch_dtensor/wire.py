@@ -40,7 +40,8 @@ class Task(msgspec.Struct, frozen=True, array_like=True, tag="task"):
     """A question as the lines that a rank evaluates.
 
     ``mesh`` is the question's. ``meshes``: variables of meshes over devices; every rank of the
-    world makes every one, in this order. ``derived``: meshes made from them.
+    world makes every one, in this order. ``derived``: meshes made from them. ``checked``:
+    whether one rank counts collectives by CommDebugMode as well.
     """
 
     mesh: Mesh
@@ -49,6 +50,7 @@ class Task(msgspec.Struct, frozen=True, array_like=True, tag="task"):
     inputs: tuple[Data, ...]
     steps: tuple[Line, ...]
     check: tuple[str, ...]
+    checked: bool
 
 
 class Go(msgspec.Struct, frozen=True, array_like=True, tag="go"):

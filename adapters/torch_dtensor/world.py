@@ -6,6 +6,7 @@ that a rank may have raised. It is forked from, so nothing here may start a thre
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
@@ -17,7 +18,6 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 
 from adapters.answer import Crashed, Hung
 from adapters.torch_dtensor import wire
@@ -31,8 +31,8 @@ GRACE = 1.0
 STACKS = 0.4
 # Seconds for a rank to end once its link has.
 DYING = 1.0
-# File descriptors of a rank at which its world is renewed. Each mesh costs a world of 8 about
-# 12 descriptors and 6 threads a rank; at thousands everything is several times slower.
+# File descriptors of a rank past which its world is renewed. Each mesh of two axes costs a
+# rank some 12 descriptors and 6 threads; at thousands everything is several times slower.
 FD_LIMIT = 256
 
 _PR_SET_PDEATHSIG = 1
@@ -97,9 +97,11 @@ class World:
             _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() == parent:
                 kept = {0, 1, 2, link.fileno(), self._store, self._stacks[number]}
-                # The worker's pipes among them: a rank must not keep them open, nor write to them.
+                # The worker's pipes among them: a rank must neither keep them open nor write
+                # to them. The descriptor that listed the others is closed by now.
                 for fd in {int(name) for name in os.listdir("/proc/self/fd")} - kept:
-                    _close(fd)
+                    with contextlib.suppress(OSError):
+                        os.close(fd)
                 store = f"/proc/self/fd/{self._store}"
                 serve(number, self.size, link, store, self._stacks[number], self._progress)
                 code = 0
@@ -107,8 +109,6 @@ class World:
         except BaseException:
             traceback.print_exc()
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
             os._exit(code)
 
     def usable(self) -> bool:
@@ -117,9 +117,7 @@ class World:
         if self._selector.select(0):
             return False
         grown, self._grown = self._grown, False
-        return not grown or all(
-            len(os.listdir(f"/proc/{pid}/fd")) < FD_LIMIT for pid in self._pids
-        )
+        return not grown or all(len(os.listdir(f"/proc/{pid}/fd")) < FD_LIMIT for pid in self._pids)
 
     def ask(self, task: Task, deadline: float) -> dict[int, Said]:
         """Give a task to every rank, and hear the first that each says of it.
@@ -167,7 +165,7 @@ class World:
             if left <= 0:
                 why = "no answer in time"
                 if raised:
-                    why = f"rank {raised[0]} raised, and others waited for it in a collective"
+                    why = f"rank {min(raised)} raised, and others waited for it in a collective"
                 raise self._hung(why, due, said, raised)
             dead = []
             for key, _ in self._selector.select(left):
@@ -201,20 +199,18 @@ class World:
         self._pids = []
 
     def _crashed(self, *dead: int) -> Fault:
-        # Several may go at once; one that was killed is likelier the cause than one that left.
-        fates = sorted((not (how := _fate(self._pids[rank])).startswith("SIG"), rank, how)
-                       for rank in dead)  # fmt: skip
-        _, rank, how = fates[0]
-        return Fault(Crashed(f"rank {rank} died: {how}", rank))
+        fates = {rank: _fate(self._pids[rank]) for rank in sorted(dead)}
+        # Of several, one that was killed is likelier the cause than one that left.
+        rank = min(fates, key=lambda rank: (not fates[rank].startswith("SIG"), rank))
+        return Fault(Crashed(f"rank {rank} died: {fates[rank]}", rank))
 
     def _hung(
         self, why: str, silent: set[int], said: dict[int, Said], raised: Sequence[int] = ()
     ) -> Fault:
         stacks = self._read_stacks(sorted(silent))
-        for rank in raised:
-            what = said[rank]
-            assert isinstance(what, Raised)
-            text = f"rank {rank}: {what.error}: {what.line}"
+        # The lowest, not the quickest: the same on every run.
+        if raised and isinstance(what := said[min(raised)], Raised):
+            text = f"rank {min(raised)}: {what.error}: {what.line}"
             return Fault(Hung(why, what.place, text, stacks))
         # The one that is furthest behind keeps the others waiting.
         place = min((self._progress[rank] for rank in silent), default=-1)
@@ -281,11 +277,3 @@ def _fate(pid: int) -> str:
         return signal.Signals(fate.si_status).name
     except ValueError:
         return f"SIG{fate.si_status}"
-
-
-def _close(fd: int) -> None:
-    try:
-        os.close(fd)
-    except OSError:
-        # The descriptor that listed the others.
-        assert not Path(f"/proc/self/fd/{fd}").exists()

@@ -70,6 +70,8 @@ class Faulty(Plain):
                 asleep_in_c()
             case "stop":
                 os.kill(os.getpid(), signal.SIGSTOP)
+            case "fork":
+                fork()
             case "fork and hang":
                 fork()
                 asleep_in_c()

@@ -1,0 +1,109 @@
+"""What did each framework do on a case? Its shards, results and collectives, from records.
+
+``python -m reports.tell ID ...`` tells of cases of the catalogue (an id may be a pattern).
+Reads the committed records and asks no framework; says nothing about right or wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+from adapters import record
+from adapters.answer import Answer, Collective, Done, Observed, ending
+from adapters.registry import FRAMEWORKS
+from cases.catalogue import catalogue
+from cases.model import Case, Mesh, slug
+from suites.aspects import mesh_of, place, said
+from suites.collectives import say
+from suites.failure import said as program_line
+from suites.sources import RECORDS
+from suites.values import show
+
+# Larger shards are told by their shape alone.
+_MOST = 16
+
+
+def tell(case: Case, answers: dict[str, Answer]) -> list[str]:
+    """The story of one case, a line each."""
+    mesh = case.question.mesh
+    lines = [f"{case.id}    mesh {', '.join(f'{name}={size}' for name, size in mesh.axes)}"]
+    ended = {subject: answer for subject, answer in answers.items() if _spoke(answer)}
+    for given in case.question.inputs:
+        lines += _tensor(case, given.name, f"{given.name}", ended)
+    for step in case.question.steps:
+        lines += _tensor(case, step.result, program_line(step, mesh), ended)
+    for subject, answer in ended.items():
+        if answer.program is not None and case.question.steps:
+            lines.append(f"  program: {say(answer.program)}    ({subject})")
+        if not isinstance(answer.end, Done):
+            lines.append(f"  {subject} {ending(answer.end)}")
+    return lines
+
+
+def _spoke(answer: Answer) -> bool:
+    return bool(answer.seen) or not ending(answer.end).startswith("unsupported")
+
+
+def _tensor(case: Case, name: str, head: str, answers: dict[str, Answer]) -> list[str]:
+    """An input or result: each fact once, with the subjects that report it."""
+    if name not in case.question.check:
+        return []
+    mesh = mesh_of(case, name)
+    lines = [head]
+    seen = {
+        subject: one
+        for subject, answer in answers.items()
+        for one in answer.seen
+        if one.name == name
+    }
+    lines += _shared("layout", {s: said(one.layout, mesh) for s, one in seen.items()})
+    lines += _shared("shards", {s: _shards(mesh, one) for s, one in seen.items()})
+    lines += _shared("value", {s: show(one.full[0]) for s, one in seen.items() if one.full})
+    if any(step.result == name for step in case.question.steps):
+        lines += _shared("fired", _said({s: one.collectives for s, one in seen.items()}))
+        lines += _shared("full", _said({s: one.full_collectives for s, one in seen.items()}))
+    return lines
+
+
+def _said(fired: dict[str, tuple[Collective, ...] | None]) -> dict[str, str]:
+    return {subject: say(own) for subject, own in fired.items() if own is not None}
+
+
+def _shards(mesh: Mesh, seen: Observed) -> str:
+    if seen.shards is None or any(shard is None or shard.size > _MOST for shard in seen.shards):
+        return ""
+    held = [show(shard) for shard in seen.shards if shard is not None]
+    return "".join(f"\n    {place(mesh, p)}: {text}" for p, text in enumerate(held))
+
+
+def _shared(what: str, facts: dict[str, str]) -> Iterable[str]:
+    """Equal facts told once, under the subjects that share them."""
+    grouped: dict[str, list[str]] = {}
+    for subject, fact in facts.items():
+        if fact:
+            grouped.setdefault(fact, []).append(subject)
+    for fact, subjects in grouped.items():
+        first, _, rest = fact.partition("\n")
+        yield f"  {what}: {first}    ({', '.join(subjects)})".replace(":     (", ":    (")
+        yield from rest.splitlines()
+
+
+def main(patterns: list[str]) -> list[str]:
+    """The stories of the cases whose ids match; all frameworks with a committed record."""
+    kept = [
+        record.load(path, name, row.subjects)
+        for name, row in FRAMEWORKS.items()
+        for path in sorted(RECORDS.glob(f"{name}-*.jsonl.gz"))[-1:]
+    ]
+    lines = []
+    for case in catalogue():
+        if any(fnmatchcase(slug(case.id), pattern) for pattern in patterns):
+            answers = {a.subject: a for one in kept for a in one.answer(case.question)}
+            lines += [*tell(case, answers), ""]
+    return lines[:-1]
+
+
+if __name__ == "__main__":
+    sys.stdout.write("\n".join(main(sys.argv[1:])) + "\n")
