@@ -117,7 +117,8 @@ class Live:
             )
         os.close(asks)
         os.close(answers)
-        self._writing, self._reading = open(self._asks, "wb"), open(self._answers, "rb")
+        self._writing = os.fdopen(self._asks, "wb")
+        self._reading = os.fdopen(self._answers, "rb")
         self.hello = protocol.read_from_worker(self._reading)
         assert isinstance(self.hello, protocol.Hello), printed.read_text()
 
@@ -473,6 +474,8 @@ def test_a_world_that_died_between_questions_is_replaced(live: Live) -> None:
     assert len(ranks) == 3
     for pid in ranks:
         os.kill(pid, signal.SIGKILL)
+    while not all(Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z" for pid in ranks):
+        time.sleep(0.01)
     right(live.ask(asked)["x"], on, "S(0)", [6], "float32")
 
 
@@ -567,7 +570,7 @@ def test_a_name_that_torch_lacks_is_unsupported(chatty: Live) -> None:
 
 
 def test_a_layout_that_only_torch_has_is_told_in_its_words(chatty: Live) -> None:
-    """The partial of a norm is no reduction of the model, and still has shards and a full tensor."""
+    """The partial of a norm is no reduction of the model; it has shards and a full tensor."""
     asked = question("norm", LINE, [given("x", [4], "S(0)")], [Step("y", "abs", ("x",))])
     seen = chatty.ask(asked)["y"]
     assert isinstance(seen.layout, Foreign)

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import FileStore
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
@@ -77,7 +78,7 @@ def serve(
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=False, chain=False)
     rank = _Rank(number, link, progress, recorder)
     dist.init_process_group(
-        "gloo", store=dist.FileStore(store, size), rank=number, world_size=size, timeout=_FOREVER
+        "gloo", store=FileStore(store, size), rank=number, world_size=size, timeout=_FOREVER
     )
     while (message := wire.receive(link)) is not None:
         match message:
@@ -102,7 +103,8 @@ class _Rank:
         self._layouts: dict[Any, Layout | Foreign] = {}
         self._offsets: dict[Any, tuple[int, ...]] = {}
         self._recorder = recorder
-        self._debug = CommDebugMode()
+        mode: Any = CommDebugMode
+        self._debug = mode()
         self._fulls: dict[str, Array] = {}
 
     def answer(self, task: Task) -> None:

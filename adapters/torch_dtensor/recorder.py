@@ -86,7 +86,8 @@ class Recorder:
         self._fired: list[tuple[Kind, str, int, bool]] = []
         self._active = False
         # Kept, since the kernels go when their libraries do.
-        self._libraries = {name: torch.library.Library(name, "IMPL") for name in _NAMESPACES}
+        library: Any = torch.library.Library
+        self._libraries = {name: library(name, "IMPL") for name in _NAMESPACES}
         for name in torch._C._dispatch_get_all_op_names():
             namespace, _, op = name.partition("::")
             if namespace in _NAMESPACES and name not in _SILENT:
@@ -167,9 +168,8 @@ class GroupAxes:
     def __call__(self, group: str) -> tuple[tuple[str, ...], int]:
         """Axes in mesh order, and size; no axes for a group that is not along any."""
         if group not in self._known:
-            ranks = dist.get_process_group_ranks(
-                dist.distributed_c10d._resolve_process_group(group)
-            )
+            c10d: Any = dist.distributed_c10d
+            ranks = dist.get_process_group_ranks(c10d._resolve_process_group(group))
             found = (self._along(mesh, frozenset(ranks)) for mesh, _ in self._meshes)
             self._known[group] = (next(filter(None, found), ()), len(ranks))
         return self._known[group]
