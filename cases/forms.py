@@ -161,7 +161,7 @@ def integer(value: Any, where: Where, low: int, wanted: str) -> int:
     return value
 
 
-def number(value: Any, where: Where, wanted: str = "a finite number") -> int | float:
+def number(value: Any, where: Where, wanted: str = "a finite number of 64 bits") -> int | float:
     """A finite number that 64 bits hold; a bool is none."""
     ok = type(value) is int and -(2**63) <= value < 2**63
     if not ok and not (type(value) is float and math.isfinite(value)):

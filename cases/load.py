@@ -7,6 +7,7 @@ does not know, before anything starts: `BadInput` is the only error raised here.
 from __future__ import annotations
 
 import datetime
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -39,7 +40,8 @@ def load(path: Path) -> tuple[Case, ...]:
     Raises:
         BadInput: no cases, or anything wrong with one: file, case, key, found, wanted.
     """
-    if not path.is_dir():
+    # Unlike Path.is_dir, this raises for no name whatever.
+    if not os.path.isdir(path):
         cases = _load_file(path)
     else:
         files = sorted(one for one in path.rglob("*") if one.suffix in (".toml", ".json"))

@@ -254,6 +254,8 @@ def look_up(step: Written, known: dict[str, Typed], later: set[str]) -> Op:
         if isinstance(arg, str) and arg not in known:
             found = shown(arg) + (" before it is made" if arg in later else "")
             raise where.bad(found, "an input or an earlier result: " + (", ".join(known) or "none"))
+        if not isinstance(arg, str) and row.family != "pointwise":
+            raise where.bad(f"number {shown(arg)}", f"names only: {step.op} takes no numbers")
     if row.args and not any(isinstance(arg, str) for arg in step.args):
         raise where.bad("numbers only", "at least one input or result as an argument")
     accepted = row.required + row.optional

@@ -46,8 +46,11 @@ def array(value: Any, dtype: str, shape: tuple[int, ...], where: Where) -> Value
         if numpy_dtype(dtype).kind != "c":
             raise where.bad("real and imag", f"real numbers, for {dtype}")
         half = "float32" if dtype == "complex64" else "float64"
-        real, imag = (_one_part(parts, name, half, shape, where) for name in ("real", "imag"))
-        return (real + 1j * imag).astype(dtype)
+        made = np.empty(shape, numpy_dtype(dtype))
+        made.real = _one_part(parts, "real", half, shape, where)
+        # Not by a product with 1j, which makes a NaN of an infinity's other part.
+        made.imag = _one_part(parts, "imag", half, shape, where)
+        return made
     flat: list[Any] = []
     _flatten(value, shape, flat, where)
     return _exact(flat, dtype, shape, where).reshape(shape)

@@ -249,10 +249,18 @@ def _stated_shards(
     return agree(name, "shards")
 
 
-def shards(case: Case, ours: Answer, theirs: Answer) -> list[Finding]:
+def doubtful(case: Case, answer: Answer, right: Truth) -> frozenset[str | None]:
+    """The inputs and results of an answer that are wrong by themselves: nothing to hold against."""
+    found = soundness(case, answer) + global_(case, answer, right)
+    return frozenset(finding.step for finding in found if finding.verdict == "divergence")
+
+
+def shards(
+    case: Case, ours: Answer, theirs: Answer, doubt: frozenset[str | None] = frozenset()
+) -> list[Finding]:
     """Do two subjects hold the same shards, device by device, where their layouts are equal?
 
-    ``theirs`` is the subject held against.
+    ``theirs`` is the subject held against; ``doubt`` names where it is wrong itself.
     """
     findings = missing(case, ours, "shards", theirs.subject)
     for seen in ours.seen:

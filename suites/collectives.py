@@ -33,6 +33,12 @@ GATHERS = "cpu-gathers-for-all-to-all"
 REDUCES = "cpu-reduces-and-slices-for-reduce-scatter"
 MERGES = "one-over-several-axes"
 
+# The kinds of plan that are not the implied one, by what they do that is not implied.
+PLANS = (
+    "fires where nothing is implied", "fires nothing", "permutes", "fewer", "gathers", "exchanges",
+    "reduces", "gathers, exchanges and reduces", "over groups that are no axes",
+)  # fmt: skip
+
 # Subject -> what is implied may be done by the second kind instead. Sources:
 # torch: redistribution on a CPU mesh falls back to all-gather and chunk, since gloo has no
 # all-to-all (torch/distributed/tensor/_collective_utils.py, shard_dim_alltoall).
@@ -96,32 +102,26 @@ def explain(
 
 
 def plan_kind(mesh: Mesh, counted: tuple[Collective, ...], wanted: tuple[Collective, ...]) -> str:
-    """A name for a plan that is not the implied one, from its collectives alone."""
-    kinds = {one.kind for one in counted}
-    ours, theirs = atoms(mesh, counted), atoms(mesh, wanted)
-    if not ours:
-        return "none where some are implied"
-    if not theirs:
-        return f"{_list(kinds)} where none is implied"
+    """A name for a plan that is not the implied one, from its collectives alone: one of `PLANS`."""
     if any(not one.axes for one in counted):
         return "over groups that are no axes"
-    if "collective-permute" in kinds:
+    ours, theirs = atoms(mesh, counted), atoms(mesh, wanted)
+    if not theirs:
+        return "fires where nothing is implied"
+    if not ours:
+        return "fires nothing"
+    extra = {kind for kind, _ in ours - theirs}
+    if "collective-permute" in extra:
         return "permutes"
-    if ours < theirs:
-        return "fewer"
-    if ours > theirs:
-        return "more"
-    if kinds == {"all-gather"}:
-        return "gathers"
-    if "all-to-all" in kinds and ("all-to-all" not in {one.kind for one in wanted}):
-        return "exchanges"
-    if {what for what, _ in ours} == {what for what, _ in theirs}:
-        return "other axes or order"
-    return f"{_list(kinds)} instead"
-
-
-def _list(kinds: Iterable[str]) -> str:
-    return " and ".join(sorted(kinds))
+    for kinds, said in (
+        (set(), "fewer"),
+        ({"all-gather"}, "gathers"),
+        ({"all-to-all"}, "exchanges"),
+        ({"all-reduce", "reduce-scatter"}, "reduces"),
+    ):
+        if extra <= kinds:
+            return said
+    return "gathers, exchanges and reduces"
 
 
 def say(collectives: Iterable[Collective]) -> str:
@@ -134,7 +134,7 @@ def factor(counted: Iterable[Collective], wanted: Iterable[Collective]) -> str:
     """Bytes received by the busiest device, counted over wanted: ``3.0x``."""
     ours, theirs = (sum(map(received, one)) for one in (counted, wanted))
     if theirs == 0:
-        return "1.0x" if ours == 0 else f"{ours:g} B over none"
+        return "1x" if ours == 0 else f"{ours:g} B over none of"
     return f"{ours / theirs:.3g}x"
 
 
@@ -198,13 +198,13 @@ def held(
     if not explained.plan:
         rules = ", ".join(explained.rules)
         return agree(step, "collectives", why=f"by rule: {rules}" if rules else "")
-    best = ""
+    worth = f"{factor(counted, by.implied)} the implied plan's bytes"
     if by.cheapest is not None:
-        best = f", {factor(counted, by.cheapest)} of the cheapest ({say(by.cheapest)})"
+        worth += f", {factor(counted, by.cheapest)} the cheapest's ({say(by.cheapest)})"
     return Finding(
         step, "collectives", "reference", "divergence", f"plan: {explained.plan}",
         say(by.implied), say(counted),
-        f"{factor(counted, by.implied)} the bytes of the implied plan{best}",
+        worth,
     )  # fmt: skip
 
 

@@ -141,7 +141,7 @@ def _again(bad: Sequence[tuple[int, Verdict]], command: str) -> list[str]:
     frameworks = sorted({framework_of(verdict.subject) for _, verdict in bad})
     lines = [f"again   {command}"]
     for name in frameworks:
-        others = [f"--{other} off" for other in FRAMEWORKS if other != name]
+        others = [f"--{other}=off" for other in FRAMEWORKS if other != name]
         words = [command, *(one for one in others if one not in command)]
         lines.append(f"{name:<8}{' '.join(words)}")
     return lines

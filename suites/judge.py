@@ -45,8 +45,10 @@ def judge(
     verdicts: list[Verdict] = []
     where: dict[int, str] = {}
     right = truth(case)
+    torch = answers.get("torch")
+    doubt = frozenset() if torch is None else aspects.doubtful(case, torch, right)
     for subject, answer in answers.items():
-        found = findings(case, answer, answers, right)
+        found = findings(case, answer, torch, right, doubt)
         found += pinned(answer, pins.get(subject))
         release = releases.get(framework_of(subject), "0")
         for finding, entry in known(case, subject, release, found, ledger):
@@ -62,9 +64,17 @@ def judge(
 
 
 def findings(
-    case: Case, answer: Answer, answers: Mapping[str, Answer], right: Truth
+    case: Case,
+    answer: Answer,
+    torch: Answer | None,
+    right: Truth,
+    doubt: frozenset[str | None] = frozenset(),
 ) -> list[Finding]:
-    """What an answer gives rise to, aspect by aspect, before the ledger has its say."""
+    """What an answer gives rise to, aspect by aspect, before the ledger has its say.
+
+    ``torch`` is what other frameworks' shards and layouts are held against; ``doubt`` names
+    where it is wrong itself.
+    """
     plain = answer.subject.startswith(SHARD_MAP) and isinstance(answer.end, Unsupported)
     if plain:
         # Those routes are for changes of layout: elsewhere one line says so, not ten.
@@ -75,9 +85,8 @@ def findings(
     found += collectives(case, answer, right)
     found += counts(case, answer)
     found += effects(case, answer)
-    torch = answers.get("torch")
-    if torch is not None and answer.subject != "torch" and framework_of(answer.subject) != "torch":
-        found += aspects.shards(case, answer, torch)
+    if torch is not None and framework_of(answer.subject) != "torch":
+        found += aspects.shards(case, answer, torch, doubt)
         if not answer.subject.startswith(SHARD_MAP):
             found += aspects.layout(case, answer, torch)
     return found

@@ -129,7 +129,7 @@ class Run:
             else:
                 for one in value if isinstance(value, list) else [value]:
                     if one and one != "live":
-                        words += [f"--{name}", str(one)]
+                        words.append(f"--{name}={one}")
         return shlex.join(words)
 
     def close(self) -> None:

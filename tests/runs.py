@@ -46,7 +46,7 @@ def run(folder: Path, *args: str, timeout: float = 120, **env: str) -> Ran:
     """Run the suite from the checkout, with its verdicts in ``folder``."""
     path = folder / "verdicts.jsonl"
     done = subprocess.run(
-        pytest_command("--verdicts", str(path), *args), cwd=ROOT, env={**os.environ, **env},
+        pytest_command(f"--verdicts={path}", *args), cwd=ROOT, env={**os.environ, **env},
         capture_output=True, text=True, timeout=timeout, check=False,
     )  # fmt: skip
     lines = path.read_text().splitlines() if path.exists() else []

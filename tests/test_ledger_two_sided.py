@@ -24,7 +24,7 @@ def with_ledger(folder: Path, wrong: str, text: str, *args: str) -> Ran:
     """A run of the small cases with a ledger of the user's own."""
     path = folder / "own.toml"
     path.write_text(text)
-    return stand_in(folder, wrong, "--ledger", str(path), *args)
+    return stand_in(folder, wrong, f"--ledger={path}", *args)
 
 
 def test_a_known_divergence_passes(tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ SHORT = {
 # One axis: rows are sources, columns targets R, S(0), S(1), P.
 ONE_AXIS = """
 R     -   -   -   -
-S(0)  AG  -   AA  AG
-S(1)  AG  AA  -   AG
+S(0)  AG  -   AA  -
+S(1)  AG  AA  -   -
 P     AR  RS  RS  -
 """
 
@@ -75,6 +75,10 @@ S(0),P    to S(1),S(0)  AAa RSb
 S(0),P    to R,S(0)     AGa RSb
 P,R       to P,S(0)     -
 P,S(0)    to P,R        AGb
+S(0),S(0) to S(0),P     -
+S(0),S(0) to P,S(0)     AGb
+S(0),S(1) to P,R        AGb
+P,S(0)    to R,P        ARa
 P,P       to P,R        ARb
 P,P       to R,P        ARa
 R,S(0)    to P,S(0)     -

@@ -548,8 +548,7 @@ def chatty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     (folder / "chatty.py").write_text(CHATTY)
     worker = Live(folder / "printed", "chatty")
     yield worker
-    if worker.process.poll() is None:
-        worker.close()
+    worker.close()
 
 
 def test_what_ranks_print_damages_nothing(chatty: Live) -> None:
@@ -636,7 +635,9 @@ def test_a_closed_worker_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     worker.close()
     assert worker.process.returncode == 0
     assert _gone(ranks)
-    assert [path.name for path in tmp_path.iterdir()] == ["printed"]
+    # Torch makes a folder for compiled code when it is imported.
+    made = {path.name for path in tmp_path.iterdir()} - {"printed"}
+    assert not [name for name in made if not name.startswith("torchinductor")]
 
 
 def _gone(pids: list[int]) -> bool:

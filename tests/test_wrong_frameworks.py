@@ -14,7 +14,7 @@ CASES = str(Path(__file__).with_name("data") / "wrong.toml")
 def stand_in(folder: Path, wrong: str, *args: str) -> Ran:
     """A run of the small cases against a torch that is wrong in one way."""
     return run(
-        folder, "-p", "tests.toys.stand_in", "--cases", CASES, "--jax", "off", *args,
+        folder, "-p", "tests.toys.stand_in", f"--cases={CASES}", "--jax=off", *args,
         TOY_WRONG=wrong,
     )  # fmt: skip
 
@@ -85,8 +85,8 @@ def test_another_protocol_is_turned_away(tmp_path: Path) -> None:
 def test_a_third_framework_is_one_registry_line(tmp_path: Path) -> None:
     """It is asked, judged and counted beside the others, and has options of its own."""
     ran = run(
-        tmp_path, "-p", "tests.toys.third", "--cases", CASES, "-k", "gather or swap",
-        "--torch", "off", "--jax", "off",
+        tmp_path, "-p", "tests.toys.third", f"--cases={CASES}", "-k", "gather or swap",
+        "--torch=off", "--jax=off",
     )  # fmt: skip
     assert ran.code == 0, ran.out
     assert {one["subject"] for one in ran.verdicts} == {"toy"}

@@ -6,13 +6,14 @@ Routes write into it step by step, so that what was reached before a refusal is 
 from __future__ import annotations
 
 import jax
+import msgspec
 import numpy as np
 
 from adapters.answer import Answer, Collective, End, Observed
 from adapters.jax_xla import arrays
 from adapters.jax_xla.program import Program
 from cases.arrays import pack
-from cases.model import Input, Mesh, Question
+from cases.model import Mesh, Question
 
 
 class Answering:
@@ -28,6 +29,11 @@ class Answering:
         """Whether the input or result called ``name`` is to be shown."""
         return name in self.question.check
 
+    def see(self, observed: Observed, mesh: Mesh) -> None:
+        """Show an input or result that lies on ``mesh``, which is named if not the question's."""
+        own = None if mesh == self.question.mesh else mesh
+        self.seen.append(msgspec.structs.replace(observed, mesh=own))
+
     def heed(self, program: Program) -> Program:
         """Keep the program's complaints; returns the program."""
         self.complaints.extend(f"{program.step}: {one}" for one in program.complaints)
@@ -40,13 +46,17 @@ class Answering:
         )
 
 
-def mesh_of(given: Input, question: Question) -> Mesh:
-    """The mesh that an input lies on: its own, or the question's."""
-    return given.mesh or question.mesh
+def meshes(question: Question) -> dict[str, Mesh]:
+    """The mesh of each input and result: a result lies where its first tensor argument does."""
+    found = {given.name: given.mesh or question.mesh for given in question.inputs}
+    for step in question.steps:
+        first = next((arg for arg in step.args if isinstance(arg, str)), None)
+        found[step.result] = question.mesh if first is None else found[first]
+    return found
 
 
 def plain(name: str, array: jax.Array, mesh: Mesh, with_layout: bool = True) -> Observed:
-    """What JAX says of an array with a global value; ``collectives`` are left None."""
+    """What JAX says of an array with a global value; ``collectives`` and ``mesh`` stay None."""
     layout, note = arrays.layout_of(array, mesh) if with_layout else (None, "")
     shards, offsets = arrays.shards_of(array, mesh)
     full = (pack(np.asarray(array)),)

@@ -76,15 +76,17 @@ def place(given: Input, mesh: Mesh, kind: AxisType, stack: bool) -> jax.Array:
     there = jax_mesh(mesh, kind)
 
     def put() -> jax.Array:
+        array: jax.Array
         sharding = NamedSharding(there, entries)
         if given.per_device is None:
             assert given.value is not None
-            return jax.device_put(arrays.unpack(given.value), sharding)
+            array = jax.device_put(arrays.unpack(given.value), sharding)
+            return array
         lead = (1,) * (len(shape) - len(given.shape))
         locals_ = [arrays.unpack(local) for local in given.per_device]
         parts = [local.reshape(lead + local.shape) for local in locals_]
-        there_parts = jax.device_put(parts, list(there.devices.flat))
-        array: jax.Array = jax.make_array_from_single_device_arrays(shape, sharding, there_parts)
+        on_devices = jax.device_put(parts, list(there.devices.flat))
+        array = jax.make_array_from_single_device_arrays(shape, sharding, on_devices)
         return array
 
     return attempt(given.name, put)

@@ -14,7 +14,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from adapters.answer import Collective, Observed
 from adapters.jax_xla import arrays, ops
-from adapters.jax_xla.answering import Answering, mesh_of
+from adapters.jax_xla.answering import Answering, meshes
 from adapters.jax_xla.program import Compiler, run
 from cases.arrays import pack
 from cases.model import Mesh, Question
@@ -26,26 +26,27 @@ def answer(compiler: Compiler, question: Question, notes: Answering) -> None:
     Raises:
         Stopped: how it ended, if not at the end of the program.
     """
+    on = meshes(question)
     values: dict[str, jax.Array] = {}
     for given in question.inputs:
-        mesh = mesh_of(given, question)
-        array = arrays.place(given, mesh, AxisType.Explicit, stack=False)
-        values[given.name] = array
-        if notes.wants(given.name):
-            seen = _observed(compiler, notes, given.name, array, mesh, ())
-            notes.seen.append(msgspec.structs.replace(seen, mesh=given.mesh))
-    there = arrays.jax_mesh(question.mesh, AxisType.Explicit)
+        name, mesh = given.name, on[given.name]
+        values[name] = arrays.place(given, mesh, AxisType.Explicit, stack=False)
+        if notes.wants(name):
+            notes.see(_observed(compiler, notes, name, values[name], mesh, None), mesh)
+    called = ops.mesh_variables(question)
+    there = {name: arrays.jax_mesh(mesh, AxisType.Explicit) for mesh, name in called.items()}
     for step in question.steps:
         names = list(dict.fromkeys(arg for arg in step.args if isinstance(arg, str)))
         arguments = [values[name] for name in names]
-        function = ops.function(names, [ops.explicit_line(step)], [step.result], there)
-        program = notes.heed(compiler.compile(step.result, function, arguments, question.mesh))
+        mesh = on[step.result]
+        line = ops.explicit_line(step, called[mesh])
+        function = ops.function(names, [line], [step.result], there)
+        program = notes.heed(compiler.compile(step.result, function, arguments, mesh))
         (result,) = run(program, arguments)
         values[step.result] = result
         if notes.wants(step.result):
-            notes.seen.append(
-                _observed(compiler, notes, step.result, result, question.mesh, program.collectives)
-            )
+            cost = program.collectives
+            notes.see(_observed(compiler, notes, step.result, result, mesh, cost), mesh)
 
 
 def _observed(

@@ -16,7 +16,7 @@ from jax.sharding import AxisType
 
 from adapters.answer import Observed, Refused
 from adapters.jax_xla import arrays, ops
-from adapters.jax_xla.answering import Answering, mesh_of, plain
+from adapters.jax_xla.answering import Answering, meshes, plain
 from adapters.jax_xla.attempt import Stopped
 from adapters.jax_xla.program import Compiler, run
 from cases.model import Input, Mesh, Question
@@ -28,12 +28,13 @@ def answer(compiler: Compiler, question: Question, notes: Answering) -> None:
     Raises:
         Stopped: how it ended, if not at the end of the program.
     """
+    on = meshes(question)
     placed = {}
     for given in question.inputs:
-        mesh = mesh_of(given, question)
+        mesh = on[given.name]
         placed[given.name] = arrays.place(given, mesh, AxisType.Auto, stack=True)
         if notes.wants(given.name):
-            notes.seen.append(_input(given, placed[given.name], mesh))
+            notes.see(_input(given, placed[given.name], mesh), mesh)
     if not question.steps:
         return
     # Line i of the program is about names[i]: so a traceback tells the step at fault.
@@ -42,35 +43,37 @@ def answer(compiler: Compiler, question: Question, notes: Answering) -> None:
         for line in ops.reduce_lines(given):
             lines.append(line)
             names.append(given.name)
+    called = ops.mesh_variables(question)
     for step in question.steps:
-        lines.append(ops.jit_line(step))
+        lines.append(ops.jit_line(step, called[on[step.result]]))
         names.append(step.result)
     results = [step.result for step in question.steps if notes.wants(step.result)]
-    there = arrays.jax_mesh(question.mesh, AxisType.Auto)
+    there = {name: arrays.jax_mesh(mesh, AxisType.Auto) for mesh, name in called.items()}
     function = ops.function(list(placed), lines, results, there)
     arguments = list(placed.values())
-    last = names[-1] if len(question.steps) == 1 else "program"
+    last = question.steps[-1].result
+    at = last if len(question.steps) == 1 else "program"
     try:
-        program = notes.heed(compiler.compile(last, function, arguments, question.mesh))
+        program = notes.heed(compiler.compile(at, function, arguments, on[last]))
         outputs = run(program, arguments)
     except Stopped as stopped:
         raise _located(stopped, names) from stopped.__cause__
     notes.program = program.collectives
     consumed = {arg for step in question.steps for arg in step.args}
     for name, output in zip(results, outputs, strict=True):
-        notes.seen.append(plain(name, output, question.mesh, with_layout=name not in consumed))
+        notes.see(plain(name, output, on[name], with_layout=name not in consumed), on[name])
 
 
 def _input(given: Input, array: jax.Array, mesh: Mesh) -> Observed:
     if not given.layout.partial:
-        return msgspec.structs.replace(plain(given.name, array, mesh), mesh=given.mesh)
+        return plain(given.name, array, mesh)
     # JAX sees addends on leading dims, and no layout of ours. They are shown without the dims.
     shards, _ = arrays.shards_of(array, mesh)
     lead = len(given.layout.partial)
     addends = tuple(
         shard and msgspec.structs.replace(shard, shape=shard.shape[lead:]) for shard in shards
     )
-    return Observed(given.name, array.dtype.name, given.shape, shards=addends, mesh=given.mesh)
+    return Observed(given.name, array.dtype.name, given.shape, shards=addends)
 
 
 def _located(stopped: Stopped, names: list[str]) -> Stopped:

@@ -7,7 +7,7 @@ stand-alone script shows. Refuses to know what an op means: that is `cases.ops`.
 from __future__ import annotations
 
 import keyword
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -17,7 +17,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from adapters.answer import Unsupported
 from adapters.jax_xla.attempt import Stopped
 from cases import notation
-from cases.model import Input, Layout, Step
+from cases.model import Input, Layout, Mesh, Question, Step
 from cases.ops import OPS
 
 # Slots: argument and parameter names; {params} for the optional parameters that are given;
@@ -60,17 +60,26 @@ FILENAME = "<question>"
 
 def variable(name: str) -> str:
     """The Python name of an input or result: its own, unless that would hide another."""
-    taken = name in _SCOPE or name == "mesh" or keyword.iskeyword(name)
+    taken = name in _SCOPE or name.rstrip("0123456789") == "mesh" or keyword.iskeyword(name)
     return f"{name}_" if taken else name
+
+
+def mesh_variables(question: Question) -> dict[Mesh, str]:
+    """The Python name of each mesh of a question: ``mesh`` is the question's own."""
+    names = {question.mesh: "mesh"}
+    for given in question.inputs:
+        if given.mesh is not None:
+            names.setdefault(given.mesh, f"mesh{len(names) + 1}")
+    return names
 
 
 def _text(value: object) -> str:
     return repr(tuple(value) if isinstance(value, list) else value)
 
 
-def _sharding(step: Step, to: Layout) -> str:
+def _sharding(step: Step, to: Layout, mesh: str) -> str:
     try:
-        return f"NamedSharding(mesh, {notation.to_spec(to)})"
+        return f"NamedSharding({mesh}, {notation.to_spec(to)})"
     except notation.NotationError as error:
         raise Stopped(Unsupported(f"{error.found}: JAX has {error.wanted}", step.result)) from None
 
@@ -89,8 +98,8 @@ def _expression(step: Step, out: str = "") -> str:
     return row.format(**args, **named, params=params, out=out and f", out_sharding={out}")
 
 
-def jit_line(step: Step) -> str:
-    """The step in a program on an Auto mesh: the layout asked for is a constraint.
+def jit_line(step: Step, mesh: str) -> str:
+    """The step in a program on the Auto mesh called ``mesh``: a layout asked for is a constraint.
 
     A constraint, and no ``out_shardings`` even on a final result: one form for every step,
     and what jit makes of a layout it cannot hold (uneven sizes) is seen, not refused.
@@ -102,11 +111,11 @@ def jit_line(step: Step) -> str:
     if step.to is not None:
         if step.to.partial:
             raise Stopped(Unsupported("a partial result asked of jit", step.result))
-        value = f"jax.lax.with_sharding_constraint({value}, {_sharding(step, step.to)})"
+        value = f"jax.lax.with_sharding_constraint({value}, {_sharding(step, step.to, mesh)})"
     return f"{variable(step.result)} = {value}"
 
 
-def explicit_line(step: Step) -> str:
+def explicit_line(step: Step, mesh: str) -> str:
     """The step on an Explicit mesh: ``out_sharding`` where the op takes it, else a reshard.
 
     Raises:
@@ -115,9 +124,9 @@ def explicit_line(step: Step) -> str:
     if step.to is None:
         value = _expression(step)
     elif "{out}" in ROWS.get(step.op, ""):
-        value = _expression(step, _sharding(step, step.to))
+        value = _expression(step, _sharding(step, step.to, mesh))
     else:
-        value = f"jax.sharding.reshard({_expression(step)}, {_sharding(step, step.to)})"
+        value = f"jax.sharding.reshard({_expression(step)}, {_sharding(step, step.to, mesh)})"
     return f"{variable(step.result)} = {value}"
 
 
@@ -138,16 +147,21 @@ def reduce_lines(given: Input) -> list[str]:
 
 
 def function(
-    arguments: Sequence[str], lines: Sequence[str], results: Sequence[str], mesh: jax.sharding.Mesh
+    arguments: Sequence[str],
+    lines: Sequence[str],
+    results: Sequence[str],
+    meshes: Mapping[str, jax.sharding.Mesh],
 ) -> Callable[..., Any]:
     """A function of ``arguments`` that runs ``lines`` and returns a tuple of ``results``.
+
+    ``meshes``: the meshes that the lines name.
 
     Line i of ``lines`` is line i + 2 of `FILENAME` in a traceback.
     """
     head = f"def program({', '.join(map(variable, arguments))}):"
     tail = f"return ({''.join(variable(result) + ', ' for result in results)})"
     source = "\n    ".join([head, *lines, tail])
-    scope: dict[str, Any] = {**_SCOPE, "mesh": mesh}
+    scope: dict[str, Any] = {**_SCOPE, **meshes}
     exec(compile(source, FILENAME, "exec"), scope)
     made: Callable[..., Any] = scope["program"]
     return made

@@ -20,7 +20,7 @@ import msgspec
 from jaxlib import _hlo  # type: ignore[attr-defined]
 
 from adapters.answer import Collective
-from adapters.jax_xla import hlo
+from adapters.jax_xla import collectives, hlo
 from adapters.jax_xla.attempt import attempt
 from cases.model import Mesh
 
@@ -81,8 +81,8 @@ class Compiler:
             texts = self._take_dump()
         executable: Any = compiled.runtime_executable()
         devices = [device.id for device in executable.local_devices()]
-        collectives, complaints = _read(texts, devices, mesh)
-        return Program(step, compiled, collectives, tuple(complaints))
+        found, complaints = _read(texts, devices, mesh)
+        return Program(step, compiled, found, tuple(complaints))
 
     def once(self, key: Hashable, make: Callable[[], Program]) -> Program:
         """The program that ``make`` returned for ``key`` before, or returns now."""
@@ -96,8 +96,6 @@ class Compiler:
         texts = []
         with os.scandir(self._directory.name) as entries:
             for entry in entries:
-                if not entry.is_file():
-                    continue
                 if f".after_{_PASS}." in entry.name:
                     with open(entry.path, encoding="utf-8") as file:
                         texts.append(file.read())
@@ -116,17 +114,17 @@ def _read(
     position = {device: at for at, device in enumerate(mesh.devices)}
     try:
         module = hlo.parse(texts[0])
-        found = hlo.collectives(module, mesh, tuple(position[device] for device in devices))
+        found = collectives.found_in(module, mesh, tuple(position[device] for device in devices))
     except hlo.HloError as error:
         return None, [f"HLO text: {error}"]
-    ours, theirs = hlo.counts(module), _counted_by_xla(texts[0])
+    ours, theirs = collectives.counts(module), _counted_by_xla(texts[0])
     if ours != theirs:
         return found, [f"our parser counts {dict(ours)}, XLA's own {dict(theirs)}"]
     return found, []
 
 
 def _counted_by_xla(text: str) -> Counter[str]:
-    """As `hlo.counts`, but read by XLA's own parser: the cross-check of ours."""
+    """As `collectives.counts`, but read by XLA's own parser: the cross-check of ours."""
     module = _hlo.hlo_module_from_text(text)
     opcodes = (
         # HloOpcode.kAllGatherStart is all-gather-start.
@@ -134,4 +132,4 @@ def _counted_by_xla(text: str) -> Counter[str]:
         for computation in module.computations()
         for instruction in computation.instructions()
     )
-    return Counter(base for opcode in opcodes if (base := hlo.started(opcode)) is not None)
+    return Counter(base for opcode in opcodes if (base := collectives.started(opcode)) is not None)

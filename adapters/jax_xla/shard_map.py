@@ -37,7 +37,7 @@ def answer(compiler: Compiler, question: Question, notes: Answering, planner: Pl
         Stopped: how it ended, if not at the end of the program.
     """
     for step in question.steps:
-        if step.op not in ("redistribute", "identity"):
+        if step.op not in ("redistribute", "identity") or not isinstance(step.args[0], str):
             raise Stopped(Unsupported("plans are for changes of layout alone", step.result))
     if any(given.mesh is not None for given in question.inputs):
         raise Stopped(Unsupported("a plan knows one mesh"))
@@ -49,7 +49,7 @@ def answer(compiler: Compiler, question: Question, notes: Answering, planner: Pl
         values[given.name] = arrays.place(given, mesh, AxisType.Auto, stack=True)
         layouts[given.name], shapes[given.name] = given.layout, given.shape
         if notes.wants(given.name):
-            notes.seen.append(_observed(given.name, values[given.name], given.layout, mesh))
+            notes.see(_observed(given.name, values[given.name], given.layout, mesh), mesh)
     for step in question.steps:
         name = str(step.args[0])
         source, shape = layouts[name], shapes[name]
@@ -63,7 +63,7 @@ def answer(compiler: Compiler, question: Question, notes: Answering, planner: Pl
         values[step.result], layouts[step.result], shapes[step.result] = result, target, shape
         if notes.wants(step.result):
             seen = _observed(step.result, result, target, mesh)
-            notes.seen.append(msgspec.structs.replace(seen, collectives=program.collectives))
+            notes.see(msgspec.structs.replace(seen, collectives=program.collectives), mesh)
 
 
 def _observed(name: str, array: jax.Array, layout: Layout, mesh: Mesh) -> Observed:
@@ -192,7 +192,14 @@ def _permute(x: jax.Array, move: Move, mesh: Mesh, shape: tuple[int, ...]) -> ja
     return permuted
 
 
-def _slice(x: jax.Array, move: Move, mesh: Mesh, shape: tuple[int, ...]) -> jax.Array:
+def _local(x: jax.Array, move: Move, mesh: Mesh, shape: tuple[int, ...]) -> jax.Array:
+    split = {axis: dim for dim, axes in enumerate(move.before.dims) for axis in axes}
+    for axis, _ in move.after.partial:
+        if axis in split:
+            # A shard is an addend of the whole: itself, and zero elsewhere.
+            dim, size = split[axis], x.shape[split[axis]]
+            whole = jnp.zeros((*x.shape[:dim], size * mesh[axis], *x.shape[dim + 1 :]), x.dtype)
+            return lax.dynamic_update_slice_in_dim(whole, x, lax.axis_index(axis) * size, dim)
     for dim, axes in _joined(move):
         size = x.shape[dim]
         for axis in axes:
@@ -212,5 +219,5 @@ _MOVES = {
     "all-reduce": _all_reduce,
     "reduce-scatter": _reduce_scatter,
     "collective-permute": _permute,
-    "slice": _slice,
+    "local": _local,
 }

@@ -43,7 +43,7 @@ def cheapest(mesh: Mesh, source: Layout, target: Layout, shape: tuple[int, ...])
         ):
             return _path(came, source, now)
         for move, elements in _edges(mesh, now, target.partial, shape):
-            then = (price[0] + elements, price[1] + (move.kind != "slice"))
+            then = (price[0] + elements, price[1] + (move.kind != "local"))
             if then <= bound and (move.after not in best or then < best[move.after]):
                 best[move.after] = then
                 came[move.after] = move
@@ -70,7 +70,7 @@ def _edges(
 def _moves(
     mesh: Mesh, now: Layout, owed: tuple[tuple[str, str], ...], shape: tuple[int, ...]
 ) -> Iterator[Move]:
-    yield from _slices(mesh, now, owed)
+    yield from _locals(mesh, now, owed)
     for dim, order in enumerate(now.dims):
         for start in range(len(order)):
             suffix, rest = order[start:], order[:start]
@@ -108,21 +108,26 @@ def _move(
     return Move(kind, axes, now, after)
 
 
-def _slices(mesh: Mesh, now: Layout, owed: tuple[tuple[str, str], ...]) -> Iterator[Move]:
-    for axis in mesh.names:
-        if axis in used(now) or mesh[axis] == 1:
-            continue
+def _locals(mesh: Mesh, now: Layout, owed: tuple[tuple[str, str], ...]) -> Iterator[Move]:
+    resting = [axis for axis in mesh.names if axis not in used(now) and mesh[axis] > 1]
+    for axis in resting:
         for dim in range(now.ndim):
-            yield _move("slice", (axis,), now, {dim: (*now.dims[dim], axis)})
-        for pending in owed:
-            if pending[0] == axis:
-                # Made owed again in the target's order; reductions it lacks are due before.
-                order = [name for name, _ in owed]
-                partial = sorted(
-                    (*now.partial, pending),
-                    key=lambda one: order.index(one[0]) if one[0] in order else -1,
-                )
-                yield Move("slice", (axis,), now, Layout(now.dims, tuple(partial)))
+            yield _move("local", (axis,), now, {dim: (*now.dims[dim], axis)})
+    order = [axis for axis, _ in owed]
+    innermost = {axes[-1]: dim for dim, axes in enumerate(now.dims) if axes}
+    for axis, op in owed:
+        dims = now.dims
+        if axis in innermost and op == "sum":
+            freed = innermost[axis]
+            dims = (*dims[:freed], dims[freed][:-1], *dims[freed + 1 :])
+        elif axis not in resting:
+            continue
+        # Owed in the target's order; reductions that the target lacks are due before.
+        partial = sorted(
+            (*now.partial, (axis, op)),
+            key=lambda one: order.index(one[0]) if one[0] in order else -1,
+        )
+        yield Move("local", (axis,), now, Layout(dims, tuple(partial)))
 
 
 def _permutes(mesh: Mesh, now: Layout, shape: tuple[int, ...]) -> Iterator[Move]:
@@ -134,7 +139,7 @@ def _permutes(mesh: Mesh, now: Layout, shape: tuple[int, ...]) -> Iterator[Move]
         move = Move("collective-permute", mesh.names, now, after)
         pairs = [(s, p) for p, s in enumerate(sources(mesh, move, shape)) if s != p]
         if not pairs:
-            yield Move("slice", mesh.names, now, after)
+            yield Move("local", mesh.names, now, after)
             continue
         where = coordinates(mesh)
         axes = tuple(

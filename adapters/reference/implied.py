@@ -1,7 +1,8 @@
 """Which collectives does a change of layout imply? The placement algebra, axis by axis.
 
 S(i)→R implies an all-gather, S(i)→S(j) an all-to-all, P→R an all-reduce, P→S a
-reduce-scatter, R→anything nothing. Two kinds of nesting tie axes together:
+reduce-scatter, R→anything nothing, and S(i)→P(sum) nothing either: a shard is an addend of the
+whole. Two kinds of nesting tie axes together:
 
 * In one dim, an axis inner to one that is added, removed or moved has changed too: its
   shards are other rows now. It is gathered, innermost first, and sliced again, outermost first.
@@ -96,6 +97,8 @@ def _next(mesh: Mesh, now: Layout, target: Layout, waiting: list[str]) -> Move |
         if isinstance(here, int):
             if now.dims[here][-1] != axis:
                 continue
+            if there == ("partial", "sum"):
+                return _move("local", now, target, axis, there)
             if here == there or not isinstance(there, int):
                 return _move("all-gather", now, target, axis)
             if arrives:
@@ -107,8 +110,8 @@ def _next(mesh: Mesh, now: Layout, target: Layout, waiting: list[str]) -> Move |
                 return _move("all-reduce", now, target, axis)
             if arrives:
                 return _move("reduce-scatter", now, target, axis, there)
-        elif not isinstance(there, int) or arrives:
-            return _move("slice", now, target, axis, there)
+        elif arrives or not isinstance(there, int):
+            return _move("local", now, target, axis, there)
     return None
 
 

@@ -22,7 +22,7 @@ from cases.layout import Ranges, coordinates, due, groups, local_shape, ranges
 from cases.model import Layout, Mesh
 
 MoveKind = Literal[
-    "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute", "slice"
+    "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute", "local"
 ]
 Shards = list[NDArray[Any]]
 
@@ -32,7 +32,8 @@ class Move(msgspec.Struct, frozen=True):
 
     all-gather takes ``axes``, the innermost of one dim, off that dim; all-to-all moves them to
     the innermost place of another dim; all-reduce pays pending reductions; reduce-scatter pays
-    them and splits a dim; collective-permute passes whole shards on; slice is local and free.
+    them and splits a dim; collective-permute passes whole shards on; local is what a device can
+    do with what it has: slice it, or make it an addend.
     """
 
     kind: MoveKind
@@ -46,7 +47,7 @@ Plan = tuple[Move, ...]
 
 def collectives(plan: Plan) -> Plan:
     """The moves that communicate."""
-    return tuple(move for move in plan if move.kind != "slice")
+    return tuple(move for move in plan if move.kind != "local")
 
 
 def cost(mesh: Mesh, move: Move, shape: tuple[int, ...]) -> int:
@@ -56,7 +57,7 @@ def cost(mesh: Mesh, move: Move, shape: tuple[int, ...]) -> int:
     and g devices in a group: all-gather (g-1)*b, all-to-all and reduce-scatter b*(g-1)/g,
     all-reduce 2*b*(g-1)/g, permute b. Uneven shards count with their actual sizes.
     """
-    if move.kind == "slice":
+    if move.kind == "local":
         return 0
     g = math.prod(mesh[axis] for axis in move.axes)
     befores, afters = ranges(mesh, move.before, shape), ranges(mesh, move.after, shape)
@@ -92,7 +93,7 @@ def as_collectives(
             max(map(_size, ranges(mesh, move.before, shape))) * itemsize,
         )
         for move in plan
-        if (kind := move.kind) != "slice"
+        if (kind := move.kind) != "local"
     )
 
 
@@ -221,11 +222,18 @@ def _permute(mesh: Mesh, move: Move, shards: Shards, shape: tuple[int, ...]) -> 
     return [shards[p] for p in sources(mesh, move, shape)]
 
 
-def _slice(mesh: Mesh, move: Move, shards: Shards, shape: tuple[int, ...]) -> Shards:
+def _local(mesh: Mesh, move: Move, shards: Shards, shape: tuple[int, ...]) -> Shards:
     befores, afters = ranges(mesh, move.before, shape), ranges(mesh, move.after, shape)
+    split = {axis for axes in move.before.dims for axis in axes}
     owed = [pending for pending in move.after.partial if pending not in move.before.partial]
     new = []
     for p, where in enumerate(coordinates(mesh)):
+        if any(axis in split for axis, _ in owed):
+            # A shard is an addend of the whole: itself, and zero elsewhere.
+            addend = np.zeros(local_shape(afters[p]), shards[p].dtype)
+            _cut(addend, afters[p], befores[p], range(len(shape)))[...] = shards[p]
+            new.append(addend)
+            continue
         shard = _cut(shards[p], befores[p], afters[p], range(len(shape)))
         for axis, op in owed:
             # One addend is the value and the others neutral; avg, max and min take it everywhere.
@@ -241,5 +249,5 @@ _DO = {
     "all-reduce": _pay,
     "reduce-scatter": _pay,
     "collective-permute": _permute,
-    "slice": _slice,
+    "local": _local,
 }

@@ -21,9 +21,9 @@ from adapters.torch_dtensor.wire import Data, Line, Task
 from cases.model import Mesh, MeshStep, Question
 from cases.notation import NotationError
 
-# One question in so many has its collectives counted by CommDebugMode too: on every one it
+# One question in so many has its collectives counted by CommDebugMode too: on every one that
 # would take a tenth of the speed. Chosen by the id, so that order does not matter.
-CHECKED = 4
+CHECKED = 8
 
 
 class Unanswerable(Exception):

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import mmap
 import os
+import select
 import selectors
 import signal
 import socket
@@ -86,6 +87,7 @@ class World:
             if pid == 0:
                 self._become(number, parent, theirs, serve)
             theirs.close()
+            ours.setblocking(False)
             self._pids.append(pid)
             self._links.append(ours)
             self._selector.register(ours, selectors.EVENT_READ, _Inbox(number))
@@ -141,13 +143,20 @@ class World:
         """
         body = wire.frame(message)
         for rank in ranks:
-            self._links[rank].settimeout(max(deadline - time.monotonic(), 0.001))
-            try:
-                self._links[rank].sendall(body)
-            except TimeoutError:
-                raise self._hung("a rank does not listen", {rank}, {}) from None
-            except OSError:
-                raise self._crashed(rank) from None
+            left = memoryview(body)
+            while left:
+                try:
+                    left = left[self._links[rank].send(left) :]
+                except BlockingIOError:
+                    self._wait(rank, deadline)
+                except ConnectionError:
+                    raise self._crashed(rank) from None
+
+    def _wait(self, rank: int, deadline: float) -> None:
+        """Until the link of a rank takes more, which an idle rank's does at once."""
+        seconds = max(deadline - time.monotonic(), 0)
+        if not select.select([], [self._links[rank]], [], seconds)[1]:
+            raise self._hung("a rank does not listen", {rank}, {})
 
     def hear(self, ranks: Iterable[int], deadline: float) -> dict[int, Said]:
         """The next message of each of some ranks.
@@ -243,7 +252,7 @@ class _Inbox:
     def fill(self, link: socket.socket) -> bool:
         """Take in what is there; False at the end, which is the rank's."""
         try:
-            data = link.recv(1 << 20, socket.MSG_DONTWAIT)
+            data = link.recv(1 << 20)
         except BlockingIOError:
             return True
         except ConnectionError:
