@@ -21,10 +21,9 @@ from packaging.version import Version
 from cases import forms
 from cases.arrays import DTYPES
 from cases.errors import Where, shown
-from cases.layout import is_even
-from cases.meshes import derived
-from cases.model import REDUCTIONS, Case, Mesh, slug
-from cases.program import shapes
+from cases.facts import Facts, facts
+from cases.facts import Where as Split
+from cases.model import REDUCTIONS, Case, slug
 
 Aspect = Literal[
     "soundness", "global", "shards", "layout", "collectives", "effects", "gradients", "meshes"
@@ -45,6 +44,7 @@ OBSERVED = {
     "crashed": "",
     "refused": "the type of the exception",
     "plan": "the kind of plan",
+    "rule": "the name of a lowering rule",
     "layout": "the kind of difference",
 }
 
@@ -62,9 +62,8 @@ class Named(msgspec.Struct, frozen=True):
     ``ids``: patterns, of which one must match the case's `slug`. ``tags``: all must be the
     case's. ``family``: one of these. ``step``: the result or op of a step, an input, or
     "y/full" for materialising y, "full" for materialising anything.
-    ``axes`` and ``devices``: how many the mesh has. ``ascending``: whether its devices are
-    in order. ``dtype``: that of some input. ``uneven``: whether some input or asked-for
-    result is unevenly split. ``partial``: a reduction that some of them owes.
+    ``axes`` and ``devices``: how many the mesh has. ``dtype``: that of some input. ``partial``:
+    a reduction that something owes. ``indivisible``: one of these. The others as in `Facts`.
     """
 
     ids: tuple[str, ...] = ()
@@ -76,6 +75,9 @@ class Named(msgspec.Struct, frozen=True):
     ascending: bool | None = None
     dtype: str | None = None
     uneven: bool | None = None
+    indivisible: tuple[str, ...] = ()
+    empty: bool | None = None
+    newly_partial: bool | None = None
     partial: str | None = None
 
 
@@ -203,8 +205,12 @@ def _named(raw: Any, where: Where) -> Named:
                 given["ids" if key == "id" else key] = _some(value, place)
             case "axes" | "devices":
                 given[key] = forms.integer(value, place, 1, "an integer of at least 1")
-            case "ascending" | "uneven":
+            case "ascending" | "uneven" | "empty" | "newly_partial":
                 given[key] = forms.flag(value, place)
+            case "indivisible":
+                given[key] = _some(value, place)
+                for one in given[key]:
+                    forms.one_of(one, place, "where", get_args(Split))
             case "dtype":
                 given[key] = forms.one_of(value, place, "a known dtype", DTYPES)
             case "partial":
@@ -236,21 +242,24 @@ def applies(entry: Entry, release: str) -> bool:
     return entry.versions.contains(Version(Version(release).public), prereleases=True)
 
 
-def names(entry: Entry, case: Case) -> bool:
-    """Whether an entry names a case, by static facts alone."""
+def names(entry: Entry, case: Case, fact: Facts | None = None) -> bool:
+    """Whether an entry names a case, by static facts alone: ``fact``, if they are known."""
     want, mesh = entry.cases, case.question.mesh
-    read, ascending = slug(case.id), list(mesh.devices) == sorted(mesh.devices)
+    read, fact = slug(case.id), fact or facts(case)
     return (
         (not want.ids or any(fnmatchcase(read, pattern) for pattern in want.ids))
         and case.tags.issuperset(want.tags)
         and (not want.family or case.family in want.family)
         and want.axes in (None, len(mesh.axes))
         and want.devices in (None, mesh.size)
-        and want.ascending in (None, ascending)
+        and want.ascending in (None, fact.ascending)
         and (want.dtype is None or any(one.dtype == want.dtype for one in case.question.inputs))
-        and (want.partial is None or want.partial in _pending(case))
+        and want.uneven in (None, fact.uneven)
+        and (not want.indivisible or fact.indivisible in want.indivisible)
+        and want.empty in (None, fact.empty)
+        and want.newly_partial in (None, fact.newly_partial)
+        and (want.partial is None or want.partial in fact.pending)
         and (want.step is None or bool(steps(entry, case)))
-        and (want.uneven is None or want.uneven == _is_uneven(case))
     )
 
 
@@ -269,27 +278,3 @@ def steps(entry: Entry, case: Case) -> tuple[str, ...]:
 def unused(entries: Sequence[Entry], cases: Sequence[Case]) -> list[Entry]:
     """The entries and rules that name no case at all."""
     return [entry for entry in entries if not any(names(entry, case) for case in cases)]
-
-
-def _pending(case: Case) -> set[str]:
-    stated = [one.layout for one in case.question.inputs]
-    stated += [one.to for one in case.question.steps if one.to is not None]
-    return {op for layout in stated for _, op in layout.partial}
-
-
-def _is_uneven(case: Case) -> bool:
-    question = case.question
-    views = derived(question.mesh, question.mesh_steps)
-    meshes: dict[str, Mesh] = {}
-    for one in question.inputs:
-        meshes[one.name] = views[one.view].mesh if one.view else one.mesh or question.mesh
-        if one.irregular or not is_even(meshes[one.name], one.layout, one.shape):
-            return True
-    sized = shapes(question)
-    for step in question.steps:
-        first = next((arg for arg in step.args if isinstance(arg, str)), None)
-        meshes[step.result] = meshes[first] if first else question.mesh
-        shape = sized[step.result].shape
-        if step.to is not None and not is_even(meshes[step.result], step.to, shape):
-            return True
-    return False

@@ -268,6 +268,9 @@ def shards(
         mesh = mesh_of(case, seen.name)
         if other is None:
             findings.append(not_comparable(seen.name, "shards", ending(theirs.end), theirs.subject))
+        elif seen.name in doubt:
+            why = f"{theirs.subject} is itself wrong here"
+            findings.append(not_comparable(seen.name, "shards", why, theirs.subject))
         elif seen.shards is None or other.shards is None:
             findings.append(not_comparable(seen.name, "shards", "no shards shown", theirs.subject))
         elif not _same_layout(mesh, seen, other):

@@ -29,9 +29,12 @@ from suites.verdict import Finding, agree, not_comparable
 # A collective over k axes counts as k over one axis each when it is matched.
 Atoms = Counter[tuple[str, str]]
 
-GATHERS = "cpu-gathers-for-all-to-all"
-REDUCES = "cpu-reduces-and-slices-for-reduce-scatter"
-MERGES = "one-over-several-axes"
+# Lowering rules: what is implied, done in another way. The ledger knows each by name, with the
+# reason and a link; one that it does not know is a divergence.
+GATHERS = "gathers for all-to-all"
+REDUCES = "reduces then slices for reduce-scatter"
+MERGES = "one over several axes"
+SEQUENCE = "one after the other"
 
 # The kinds of plan that are not the implied one, by what they do that is not implied.
 PLANS = (
@@ -39,11 +42,7 @@ PLANS = (
     "reduces", "gathers, exchanges and reduces", "over groups that are no axes",
 )  # fmt: skip
 
-# Subject -> what is implied may be done by the second kind instead. Sources:
-# torch: redistribution on a CPU mesh falls back to all-gather and chunk, since gloo has no
-# all-to-all (torch/distributed/tensor/_collective_utils.py, shard_dim_alltoall).
-# jax: XLA's CPU backend decomposes reduce-scatter into all-reduce and dynamic-slice
-# (xla/service/reduce_scatter_decomposer.h).
+# Framework -> the rules by which one kind of collective stands for another.
 LOWERINGS = {
     "torch": ((GATHERS, "all-to-all", "all-gather"),),
     "jax": ((REDUCES, "reduce-scatter", "all-reduce"),),
@@ -196,16 +195,30 @@ def held(
     """The finding for counted collectives against what is implied."""
     explained = explain(mesh, subject, counted, by.implied)
     if not explained.plan:
-        rules = ", ".join(explained.rules)
-        return agree(step, "collectives", why=f"by rule: {rules}" if rules else "")
+        rules = explained.rules or _sequence(mesh, subject, counted, by)
+        if not rules:
+            return agree(step, "collectives")
+        return Finding(
+            step, "collectives", "reference", "agree", f"rule: {' and '.join(rules)}",
+            say(by.implied), say(counted),
+        )  # fmt: skip
     worth = f"{factor(counted, by.implied)} the implied plan's bytes"
     if by.cheapest is not None:
         worth += f", {factor(counted, by.cheapest)} the cheapest's ({say(by.cheapest)})"
     return Finding(
         step, "collectives", "reference", "divergence", f"plan: {explained.plan}",
-        say(by.implied), say(counted),
-        worth,
+        say(by.implied), say(counted), worth,
     )  # fmt: skip
+
+
+def _sequence(
+    mesh: Mesh, subject: str, counted: tuple[Collective, ...], by: Measure
+) -> tuple[str, ...]:
+    """Whether what was done one axis at a time could have been one collective over them all."""
+    if by.cheapest is None or subject.startswith("jax/shard_map"):
+        return ()
+    merged = atoms(mesh, counted) == atoms(mesh, by.cheapest)
+    return (SEQUENCE,) if merged and len(by.cheapest) < len(counted) else ()
 
 
 def collectives(case: Case, answer: Answer, right: Truth) -> list[Finding]:

@@ -12,6 +12,7 @@ import msgspec
 
 from adapters.answer import Answer, Done, Observed, Unsupported, ending
 from adapters.registry import framework_of
+from cases.facts import facts
 from cases.ledger import Entry, applies, names, steps
 from cases.model import Case, Layout
 from suites import aspects
@@ -167,10 +168,11 @@ def known(
     case: Case, subject: str, release: str, found: Sequence[Finding], ledger: Sequence[Entry]
 ) -> list[tuple[Finding, str | None]]:
     """Findings with the ledger's say: known, still a divergence, or an entry that fails to hold."""
+    fact = facts(case)
     about = [
         entry
         for entry in ledger
-        if entry.subject == subject and applies(entry, release) and names(entry, case)
+        if entry.subject == subject and applies(entry, release) and names(entry, case, fact)
     ]
     # What holds for every case that it names comes before what merely names a kind.
     entries = [entry for entry in about if not entry.rule]
@@ -178,6 +180,9 @@ def known(
     held = set[str]()
     out: list[tuple[Finding, str | None]] = []
     for finding in found:
+        if finding.observed.startswith("rule: "):
+            out.append(_lowered(case, finding, rules))
+            continue
         if finding.verdict != "divergence":
             out.append((finding, None))
             continue
@@ -191,6 +196,20 @@ def known(
             out.append((known_of, entry.id))
     out += [(_gone(entry), entry.id) for entry in entries if entry.id not in held]
     return out
+
+
+def _lowered(case: Case, finding: Finding, rules: Sequence[Entry]) -> tuple[Finding, str | None]:
+    """A count explained by lowering rules, each of which the ledger has to have."""
+    ids, why = [], []
+    for name in finding.observed.removeprefix("rule: ").split(" and "):
+        single = msgspec.structs.replace(finding, observed=f"rule: {name}")
+        rule = next((rule for rule in rules if _fits(rule, case, single)), None)
+        if rule is None:
+            missing = f"no rule of the ledger is called {name!r}"
+            return msgspec.structs.replace(finding, verdict="divergence", why=missing), None
+        ids.append(rule.id)
+        why.append(rule.why)
+    return msgspec.structs.replace(finding, why=" ".join(why)), ids[0]
 
 
 def _fits(entry: Entry, case: Case, finding: Finding) -> bool:

@@ -109,12 +109,12 @@ class _Rank:
 
     def answer(self, task: Task) -> None:
         """Evaluate the lines of a task, and send what came of it."""
-        run = _Run(task, self._number)
+        run = _Run()
         self._recorder.strange.clear()
         self._recorder.take(_nowhere)
-        member = self._make_meshes(task, run)
+        self._make_meshes(task, run)
         report = Report()
-        if member:
+        if any(self._number in mesh.devices for _, mesh in task.meshes):
             # One rank is enough: what ranks record is compared between them.
             checked = task.checked and self._number == task.mesh.devices[0]
             with self._recorder, self._debug if checked else contextlib.nullcontext():
@@ -130,14 +130,14 @@ class _Rank:
         found = {name: self._fulls[name] for name in names if name in self._fulls}
         self._link.sendall(wire.frame(Fulls(found)))
 
-    def _make_meshes(self, task: Task, run: _Run) -> bool:
-        """Make every mesh; whether this rank is in one. All ranks of the world take part."""
+    def _make_meshes(self, task: Task, run: _Run) -> None:
+        """Make every mesh, in or out of it: a group is made by all ranks of the world."""
         for variable, mesh in task.meshes:
             if mesh not in self._meshes:
                 source = mesh_source(mesh)
                 made = self._attempt(run, variable, lambda: eval(_compiled(source), dict(_NAMES)))  # noqa: B023
-                if made is None:
-                    return any(self._number in mesh.devices for _, mesh in task.meshes)
+                if run.failed:
+                    return
                 self._meshes[mesh] = made
             else:
                 self._at(run)
@@ -145,23 +145,24 @@ class _Rank:
         for line in task.derived:
             self._step(run, line.name, line.variable, line.source, mesh=True)
         if run.failed:
-            return any(self._number in mesh.devices for _, mesh in task.meshes)
+            return
         known = ((task.mesh, "mesh"), *((mesh, name) for name, mesh in task.meshes[1:]))
-        key = None if task.derived else tuple(mesh for mesh, _ in known)
+        # Where meshes are derived, this world has no other task.
+        key = tuple(mesh for mesh, _ in known)
         if key not in self._axes:
             groups = [(mesh, _groups(run.names[name])) for mesh, name in known]
             self._axes[key] = GroupAxes(self._number, groups)
         run.axes = self._axes[key]
-        return any(self._number in mesh.devices for mesh, _ in known)
 
     def _evaluate(self, task: Task, run: _Run) -> None:
         for data in task.inputs:
             if not run.failed:
-                position = 0
-                if data.per_device:
-                    mesh = self._model(run.names[data.where])
-                    position = mesh.devices.index(self._number)
-                run.names[data.line.variable] = to_tensor(data.arrays[position])
+                # What is given to each device of a derived mesh stands in the question's order.
+                devices = dict(task.meshes).get(data.where, task.mesh).devices
+                place = 0
+                if data.per_device and self._number in devices:
+                    place = devices.index(self._number)
+                run.names[data.line.variable] = to_tensor(data.arrays[place])
             self._step(run, data.line.name, data.line.variable, data.line.source)
         for line in task.steps:
             self._step(run, line.name, line.variable, line.source)
@@ -299,7 +300,7 @@ class _Rank:
 class _Run:
     """What has come of one task so far."""
 
-    def __init__(self, task: Task, rank: int):
+    def __init__(self) -> None:
         self.names: dict[str, Any] = dict(_NAMES)
         self.values: dict[str, Any] = {}
         self.fulls: dict[str, torch.Tensor] = {}
@@ -338,8 +339,8 @@ def _is_missing(error: Exception) -> bool:
     """
     if not isinstance(error, AttributeError | ImportError):
         return False
-    inner = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
-    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    frames = list(traceback.extract_tb(error.__traceback__))
+    files = [frame.filename for frame in frames]
     if _LINE not in files:
         return False
-    return all(name == "__getattr__" for name in inner[files.index(_LINE) + 1 :])
+    return all(frame.name == "__getattr__" for frame in frames[files.index(_LINE) + 1 :])

@@ -1,0 +1,88 @@
+"""What is plain about a case before anything runs? Facts by which a ledger names cases.
+
+Read off the tensors whose layout the question states: its inputs, and results asked for in one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import msgspec
+
+from cases.layout import groups, is_even
+from cases.meshes import derived
+from cases.model import Case, Layout, Mesh
+from cases.program import shapes
+
+Where = Literal["input", "result", "no"]
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """The facts of one case.
+
+    ``ascending``: along every axis that splits something, groups list their devices in
+    ascending order. ``uneven``: something is split into unequal shards. ``indivisible``: where,
+    first, a size is no multiple of the devices that it is split over. ``empty``: something has
+    no elements. ``newly_partial``: a result is asked to owe a reduction that its operand does
+    not. ``pending``: the reductions that something owes.
+    """
+
+    ascending: bool
+    uneven: bool
+    indivisible: Where
+    empty: bool
+    newly_partial: bool
+    pending: frozenset[str]
+
+
+def facts(case: Case) -> Facts:
+    """The facts of a case."""
+    question = case.question
+    views = derived(question.mesh, question.mesh_steps)
+    meshes: dict[str, Mesh] = {}
+    layouts: dict[str, Layout] = {}
+    for one in question.inputs:
+        meshes[one.name] = views[one.view].mesh if one.view else one.mesh or question.mesh
+        layouts[one.name] = one.layout
+    typed = shapes(question)
+    newly = False
+    for step in question.steps:
+        first = next((arg for arg in step.args if isinstance(arg, str)), None)
+        meshes[step.result] = meshes[first] if first else question.mesh
+        if step.to is not None:
+            layouts[step.result] = step.to
+            before = layouts.get(first) if first and len(step.args) == 1 else None
+            newly |= before is not None and not set(step.to.partial) <= set(before.partial)
+    tensors = [(meshes[name], layout, typed[name].shape) for name, layout in layouts.items()]
+    inputs = len(question.inputs)
+    where: Where = "no"
+    if any(_is_indivisible(*tensor) for tensor in tensors):
+        where = "result"
+    if any(_is_indivisible(*tensor) for tensor in tensors[:inputs]):
+        where = "input"
+    return Facts(
+        ascending=all(_is_ascending(mesh, layout) for mesh, layout, _ in tensors),
+        uneven=any(one.irregular for one in question.inputs)
+        or not all(is_even(*tensor) for tensor in tensors),
+        indivisible=where,
+        empty=any(0 in shape for _, _, shape in tensors),
+        newly_partial=newly,
+        pending=frozenset(op for _, layout, _ in tensors for _, op in layout.partial),
+    )
+
+
+def _is_indivisible(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> bool:
+    return any(
+        size % math.prod(mesh[axis] for axis in axes)
+        for size, axes in zip(shape, layout.dims, strict=True)
+    )
+
+
+def _is_ascending(mesh: Mesh, layout: Layout) -> bool:
+    return all(
+        [mesh.devices[p] for p in group] == sorted(mesh.devices[p] for p in group)
+        for axes in layout.dims
+        for axis in axes
+        for group in groups(mesh, (axis,))
+    )

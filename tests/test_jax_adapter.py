@@ -1,0 +1,616 @@
+"""Does the JAX adapter tell what JAX did, by every route, whatever JAX did?
+
+Every question goes through a real worker process over its pipes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import msgspec
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from adapters import protocol
+from adapters.answer import Answer, Collective, Done, Observed, Refused, Unsupported
+from adapters.process import ROOT
+from cases.arrays import pack, unpack
+from cases.layout import coordinates, offset, ranges, same
+from cases.model import Input, Layout, Mesh, MeshStep, Question, Recipe, Step, mesh
+from cases.notation import from_placements
+from cases.ops import OPS
+
+JIT, EXPLICIT = "jax/jit", "jax/explicit"
+IMPLIED, CHEAPEST = "jax/shard_map:implied", "jax/shard_map:cheapest"
+ROUTES = (JIT, EXPLICIT, IMPLIED, CHEAPEST)
+DEVICES = 8
+
+ROW = mesh({"x": 4})
+SQUARE = mesh({"a": 2, "b": 2})
+
+
+class Client:
+    """A worker of the JAX adapter, asked one question at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._asks, theirs = os.pipe()[::-1]
+        answers, ours = os.pipe()
+        self._answers = open(answers, "rb")  # noqa: SIM115
+        self._asked = open(self._asks, "wb")  # noqa: SIM115
+        command = ["-m", "adapters.worker", "adapters.jax_xla.adapter", str(DEVICES)]
+        self._process = subprocess.Popen(
+            [sys.executable, *command, str(theirs), str(ours)],
+            cwd=ROOT,
+            env=os.environ | {"TMPDIR": str(folder)},
+            pass_fds=(theirs, ours),
+        )
+        for fd in (theirs, ours):
+            os.close(fd)
+        hello = protocol.read_from_worker(self._answers)
+        assert isinstance(hello, protocol.Hello)
+        self.hello = hello
+
+    def ask(self, question: Question, *subjects: str) -> list[Answer]:
+        """The answers to one question, one per subject."""
+        protocol.write(self._asked, protocol.Ask(question, subjects, 60.0))
+        answers = [protocol.read_from_worker(self._answers) for _ in subjects]
+        assert all(isinstance(answer, Answer) for answer in answers)
+        return answers  # type: ignore[return-value]
+
+    def close(self) -> int:
+        """End the worker; returns its exit code."""
+        self._asked.close()
+        self._answers.close()
+        return self._process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """One worker for the module."""
+    made = Client(tmp_path_factory.mktemp("worker"))
+    yield made
+    made.close()
+
+
+def layout(on: Mesh, *placements: str, ndim: int = 2) -> Layout:
+    """The layout of one placement per mesh axis."""
+    return from_placements(placements, on, ndim)
+
+
+def count(*shape: int, dtype: str = "float32", start: int = 0) -> NDArray[Any]:
+    """start, start + 1, ... in row-major order."""
+    return (np.arange(math.prod(shape)) + start).reshape(shape).astype(np.dtype(dtype))
+
+
+def tensor(name: str, value: NDArray[Any], at: Layout) -> Input:
+    """An input given as a global array."""
+    return Input(name, value.shape, value.dtype.name, at, pack(value))
+
+
+def owed(name: str, on: Mesh, addends: NDArray[Any], at: Layout) -> Input:
+    """A partial input: ``addends`` has a leading dim per partial axis, in their order."""
+    lead = len(at.partial)
+    shape = addends.shape[lead:]
+    local = []
+    for where, held in zip(coordinates(on), ranges(on, at, shape), strict=True):
+        addend = addends[tuple(where[axis] for axis, _ in at.partial)]
+        local.append(pack(addend[tuple(slice(*span) for span in held)]))
+    return Input(name, shape, addends.dtype.name, at, per_device=tuple(local))
+
+
+def question(on: Mesh, inputs: list[Input], *steps: Step, check: str = "") -> Question:
+    """A question that checks every result, or the names in ``check``."""
+    names = tuple(check.split()) or tuple(step.result for step in steps)
+    return Question("q", on, tuple(inputs), steps, names)
+
+
+def move(on: Mesh, given: Input, to: Layout) -> Question:
+    """One change of layout, from ``given`` to y."""
+    return question(on, [given], Step("y", "redistribute", (given.name,), to=to))
+
+
+def value(observed: Observed) -> NDArray[Any]:
+    """The global value that was seen."""
+    return unpack(observed.full[0])
+
+
+def locals_(observed: Observed) -> list[NDArray[Any]]:
+    """Every position's local array."""
+    assert observed.shards is not None
+    return [unpack(shard) for shard in observed.shards if shard is not None]
+
+
+def assert_holds(observed: Observed, on: Mesh, right: NDArray[Any], at: Layout) -> None:
+    """The result lies as ``at`` and holds ``right``: value, shards and offsets."""
+    assert isinstance(observed.layout, Layout)
+    assert same(on, observed.layout, at, right.shape)
+    assert observed.dtype == right.dtype.name
+    np.testing.assert_array_equal(value(observed), right)
+    held = ranges(on, at, right.shape)
+    for shard, spans in zip(locals_(observed), held, strict=True):
+        np.testing.assert_array_equal(shard, right[tuple(slice(*span) for span in spans)])
+    if right.size:
+        assert observed.offsets == tuple(map(offset, held))
+
+
+def kinds(collectives: tuple[Collective, ...] | None) -> list[tuple[str, tuple[str, ...]]]:
+    """Kind and axes of each collective."""
+    assert collectives is not None
+    return [(one.kind, one.axes) for one in collectives]
+
+
+def fired(answer: Answer) -> tuple[Collective, ...] | None:
+    """The collectives of a one-step question, wherever the route keeps them."""
+    return answer.program if answer.subject == JIT else answer["y"].collectives
+
+
+def test_the_worker_says_what_it_is(client: Client) -> None:
+    """Hello names the framework, its release and the devices it has."""
+    assert client.hello.framework == "jax"
+    assert client.hello.release.count(".") == 2
+    assert "8 host devices" in client.hello.facts
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("target", ["R", "S(0)", "S(1)"])
+@pytest.mark.parametrize("source", ["R", "S(0)", "S(1)", "P(sum)"])
+def test_every_change_of_one_axis_arrives(
+    client: Client, route: str, source: str, target: str
+) -> None:
+    """By every route the wanted layout is there, with right values, shards and offsets."""
+    addends = count(4, 8, 4, start=3)
+    right = addends.sum(0) if source == "P(sum)" else addends[0]
+    at = layout(ROW, source)
+    given = owed("s", ROW, addends, at) if at.partial else tensor("s", right, at)
+    (answer,) = client.ask(move(ROW, given, layout(ROW, target)), route)
+    assert answer.end == Done()
+    assert answer.complaints == ()
+    assert_holds(answer["y"], ROW, right, layout(ROW, target))
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "wanted"),
+    [
+        ("S(0)", "R", [("all-gather", ("x",))]),
+        ("R", "S(0)", []),
+        ("S(0)", "S(1)", [("all-to-all", ("x",))]),
+        ("P(sum)", "R", [("all-reduce", ("x",))]),
+        ("P(sum)", "S(0)", [("reduce-scatter", ("x",))]),
+    ],
+)
+def test_the_implied_plan_fires_what_it_says(
+    client: Client, source: str, target: str, wanted: list[tuple[str, tuple[str, ...]]]
+) -> None:
+    """Executed move by move, each change on one axis is the one collective that it implies."""
+    at = layout(ROW, source)
+    addends = count(4, 8, 4)
+    given = owed("s", ROW, addends, at) if at.partial else tensor("s", addends[0], at)
+    (answer,) = client.ask(move(ROW, given, layout(ROW, target)), IMPLIED)
+    assert kinds(fired(answer)) == wanted
+
+
+def test_jit_reduces_and_slices_where_a_reduce_scatter_would_do(client: Client) -> None:
+    """On CPU, P to S under jit is an all-reduce of the whole tensor."""
+    given = owed("s", ROW, count(4, 8, 4), layout(ROW, "P(sum)"))
+    (answer,) = client.ask(move(ROW, given, layout(ROW, "S(0)")), JIT)
+    assert answer.program == (Collective("all-reduce", ("x",), 4, 8 * 4 * 4),)
+
+
+def test_a_gather_over_two_axes_of_one_dim_is_one_collective(client: Client) -> None:
+    """XLA gathers a dim split by two axes at once; the operand is the local shard."""
+    given = tensor("s", count(8, 4), layout(SQUARE, "S(0)", "S(0)"))
+    jit, explicit = client.ask(move(SQUARE, given, layout(SQUARE, "R", "R")), JIT, EXPLICIT)
+    wanted = (Collective("all-gather", ("a", "b"), 4, 2 * 4 * 4),)
+    assert jit.program == explicit["y"].collectives == wanted
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_the_order_of_axes_in_a_dim_is_kept(client: Client, route: str) -> None:
+    """Split by b then a is not split by a then b: both ways round, and one to the other."""
+    ab, ba = Layout((("a", "b"), ())), Layout((("b", "a"), ()))
+    right = count(8, 2)
+    there = Step("y", "redistribute", ("s",), to=ba)
+    back = Step("z", "redistribute", ("y",), to=ab)
+    (answer,) = client.ask(
+        question(SQUARE, [tensor("s", right, ab)], there, back, check="s y z"), route
+    )
+    assert_holds(answer["s"], SQUARE, right, ab)
+    assert_holds(answer["z"], SQUARE, right, ab)
+    if route != JIT:
+        assert_holds(answer["y"], SQUARE, right, ba)
+
+
+@pytest.mark.parametrize("route", [IMPLIED, CHEAPEST])
+def test_plans_of_several_axes_arrive(client: Client, route: str) -> None:
+    """All-to-alls that change an axis order, permutes, and moves over merged axes land right."""
+    right = count(8, 8)
+    for source, target in itertools.product(
+        [Layout((("b", "a"), ())), Layout((("a",), ("b",))), Layout(((), ("a", "b")))],
+        [Layout(((), ("a", "b"))), Layout((("b",), ("a",))), Layout((("b", "a"), ()))],
+    ):
+        (answer,) = client.ask(move(SQUARE, tensor("s", right, source), target), route)
+        assert answer.end == Done()
+        assert_holds(answer["y"], SQUARE, right, target)
+
+
+def test_shards_come_in_mesh_order_whatever_the_devices(client: Client) -> None:
+    """Position i of a mesh over devices 3, 2, 1, 0 holds the i-th shard."""
+    on = mesh({"x": 4}, (3, 2, 1, 0))
+    right = count(8, 4)
+    given = tensor("s", right, layout(on, "S(0)"))
+    asked = move(on, given, layout(on, "S(1)"))
+    for answer in client.ask(msgspec.structs.replace(asked, check=("s", "y")), *ROUTES):
+        assert_holds(answer["s"], on, right, layout(on, "S(0)"))
+        assert_holds(answer["y"], on, right, layout(on, "S(1)"))
+        assert kinds(fired(answer)) == [("all-to-all", ("x",))]
+
+
+def test_five_rows_on_four_devices_are_refused_at_the_input(client: Client) -> None:
+    """Uneven inputs end the answer by every route: nothing is put in their place."""
+    given = tensor("s", count(5, 2), layout(ROW, "S(0)"))
+    for answer in client.ask(move(ROW, given, layout(ROW, "R")), *ROUTES):
+        assert isinstance(answer.end, Refused)
+        assert answer.end.step == "s"
+        assert "5" in answer.end.line
+        assert answer.seen == ()
+
+
+def test_an_uneven_result_is_told_as_each_route_has_it(client: Client) -> None:
+    """Asked for 5 rows on 4 devices: jit replicates, explicit refuses, plans have no form."""
+    given = tensor("s", count(5, 2), layout(ROW, "R"))
+    jit, explicit, implied = client.ask(
+        move(ROW, given, layout(ROW, "S(0)")), JIT, EXPLICIT, IMPLIED
+    )
+    assert_holds(jit["y"], ROW, count(5, 2), layout(ROW, "R"))
+    assert isinstance(explicit.end, Refused)
+    assert explicit.end.step == "y"
+    assert isinstance(implied.end, Unsupported)
+
+
+def matmul(to: Layout | None) -> Question:
+    """x, split by columns, times w, split by rows."""
+    x = tensor("x", count(4, 8), layout(ROW, "S(1)"))
+    w = tensor("w", count(8, 4, start=5), layout(ROW, "S(0)"))
+    return question(ROW, [x, w], Step("y", "matmul", ("x", "w"), to=to))
+
+
+def test_explicit_says_that_a_contraction_is_ambiguous(client: Client) -> None:
+    """With nothing asked of a split contraction, JAX's own refusal is the answer."""
+    (answer,) = client.ask(matmul(None), EXPLICIT)
+    assert isinstance(answer.end, Refused)
+    assert (answer.end.error, answer.end.step) == ("ShardingTypeError", "y")
+
+
+def test_explicit_shows_what_is_owed(client: Client) -> None:
+    """An unreduced result has addends and no offsets, costs nothing, and an all-reduce to see."""
+    right = count(4, 8) @ count(8, 4, start=5)
+    (answer,) = client.ask(matmul(layout(ROW, "P(sum)")), EXPLICIT)
+    y = answer["y"]
+    assert y.layout == layout(ROW, "P(sum)")
+    assert y.collectives == ()
+    assert kinds(y.full_collectives) == [("all-reduce", ("x",))]
+    assert y.offsets == (None,) * 4
+    np.testing.assert_array_equal(value(y), right)
+    addends = locals_(y)
+    assert not np.array_equal(addends[0], right)
+    np.testing.assert_array_equal(np.sum(addends, axis=0), right)
+
+
+def test_explicit_asks_the_op_itself_for_a_layout(client: Client) -> None:
+    """A contraction asked for S(0) is one program: a reduction, and no reshard after it."""
+    right = count(4, 8) @ count(8, 4, start=5)
+    (answer,) = client.ask(matmul(layout(ROW, "S(0)")), EXPLICIT)
+    assert_holds(answer["y"], ROW, right, layout(ROW, "S(0)"))
+    assert kinds(answer["y"].collectives) == [("all-reduce", ("x",))]
+
+
+def test_jit_answers_for_the_program(client: Client) -> None:
+    """Intermediate results have values and no layout; collectives are those of all steps."""
+    x = tensor("x", count(4, 8), layout(ROW, "S(1)"))
+    w = tensor("w", count(8, 4), layout(ROW, "S(0)"))
+    steps = (
+        Step("y", "matmul", ("x", "w")),
+        Step("z", "redistribute", ("y",), to=layout(ROW, "S(0)")),
+    )
+    (answer,) = client.ask(question(ROW, [x, w], *steps), JIT)
+    right = count(4, 8) @ count(8, 4)
+    assert answer["y"].layout is None
+    assert answer["y"].collectives is None
+    np.testing.assert_array_equal(value(answer["y"]), right)
+    assert_holds(answer["z"], ROW, right, layout(ROW, "S(0)"))
+    assert kinds(answer.program) == [("all-reduce", ("x",))]
+
+
+@pytest.mark.parametrize("op", ["avg", "max", "min", "product"])
+def test_jit_reduces_every_kind_of_addends(client: Client, op: str) -> None:
+    """Addends stacked on leading dims are reduced inside the program, whatever the reduction."""
+    reduce = {"avg": np.mean, "max": np.max, "min": np.min, "product": np.prod}[op]
+    addends = np.array([[1, 8, 2], [4, 4, 6], [2, 16, 4], [1, 4, 8]], np.float32)
+    given = owed("s", ROW, addends, layout(ROW, f"P({op})", ndim=1))
+    (answer,) = client.ask(move(ROW, given, layout(ROW, "R", ndim=1)), JIT)
+    right = np.asarray(reduce(addends, axis=0), np.float32)
+    assert_holds(answer["y"], ROW, right, layout(ROW, "R", ndim=1))
+    assert kinds(answer.program) == [("all-reduce", ("x",))]
+
+
+def test_mixed_reductions_are_done_in_the_order_due(client: Client) -> None:
+    """A maximum of sums is not a sum of maxima."""
+    addends = np.array([[[1, 9], [5, 2]], [[8, 1], [3, 3]]], np.float32)
+    for partial in ((("a", "sum"), ("b", "max")), (("b", "max"), ("a", "sum"))):
+        at = Layout(((),), partial)
+        order = addends if partial[0][0] == "a" else addends.swapaxes(0, 1)
+        first, then = [np.sum if op == "sum" else np.max for _, op in partial]
+        right = np.asarray(then(first(order, axis=0), axis=0), np.float32)
+        given = owed("s", SQUARE, order, at)
+        for answer in client.ask(move(SQUARE, given, Layout(((),))), JIT, IMPLIED):
+            assert_holds(answer["y"], SQUARE, right, Layout(((),)))
+
+
+def test_what_a_route_has_no_form_for_is_unsupported(client: Client) -> None:
+    """A partial result of jit, an average in explicit, a product or an op in shard_map."""
+    split, whole = layout(ROW, "S(0)"), layout(ROW, "R")
+    given = tensor("s", count(8, 4), split)
+    averaged = owed("s", ROW, count(4, 8, 4), layout(ROW, "P(avg)"))
+    product = owed("s", ROW, count(4, 8, 4), layout(ROW, "P(product)"))
+    greatest = owed("s", ROW, count(4, 8, 4), layout(ROW, "P(max)"))
+    for asked, route, why, step in [
+        (move(ROW, given, layout(ROW, "P(sum)")), JIT, "a partial result asked of jit", "y"),
+        (move(ROW, averaged, whole), EXPLICIT, "pending avg", "s"),
+        (move(ROW, given, layout(ROW, "P(max)")), EXPLICIT, "pending max", "y"),
+        (move(ROW, product, whole), IMPLIED, "no collective product", "y"),
+        (move(ROW, greatest, split), IMPLIED, "no reduce-scatter by max", "y"),
+        (question(ROW, [given], Step("y", "add", ("s", 1))), CHEAPEST, "layout alone", "y"),
+    ]:
+        (answer,) = client.ask(asked, route)
+        assert isinstance(answer.end, Unsupported)
+        assert why in answer.end.why
+        assert answer.end.step == step
+
+
+@pytest.mark.parametrize("route", [IMPLIED, CHEAPEST])
+@pytest.mark.parametrize("op", ["sum", "avg", "max"])
+def test_plans_make_and_keep_what_is_owed(client: Client, route: str, op: str) -> None:
+    """R to P leaves addends that reduce to the value, and P moved to another axis still does."""
+    reduce = {"sum": np.sum, "avg": np.mean, "max": np.max}[op]
+    right = count(4, 4, start=1)
+    over_a = Layout(((), ()), (("a", op),))
+    over_b = Layout(((), ()), (("b", op),))
+    (made,) = client.ask(move(SQUARE, tensor("s", right, layout(SQUARE, "R", "R")), over_a), route)
+    (moved,) = client.ask(
+        move(SQUARE, owed("s", SQUARE, np.stack([right, right - 1]), over_a), over_b), route
+    )
+    summed = np.asarray(reduce(np.stack([right, right - 1]), axis=0), np.float32)
+    for answer, wanted, pairs in ((made, right, [(0, 2), (1, 3)]), (moved, summed, [(0, 1)])):
+        assert answer.end == Done()
+        shards = locals_(answer["y"])
+        for pair in pairs:
+            np.testing.assert_array_equal(reduce([shards[at] for at in pair], axis=0), wanted)
+    assert made["y"].layout == over_a
+    assert made["y"].full == ()
+
+
+@pytest.mark.parametrize("dtype", ["int32", "bool", "bfloat16"])
+def test_sums_keep_their_dtype(client: Client, dtype: str) -> None:
+    """A change of layout changes no dtype, though lax.psum counts bools in 32 bits."""
+    name = np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
+    addends = np.array([[0, 1], [0, 1], [0, 0], [0, 1]]).astype(name)
+    given = owed("s", ROW, addends, layout(ROW, "P(sum)", ndim=1))
+    for answer in client.ask(move(ROW, given, layout(ROW, "R", ndim=1)), *ROUTES):
+        right = np.array([0, 1 if dtype == "bool" else 3]).astype(name)
+        assert_holds(answer["y"], ROW, right, layout(ROW, "R", ndim=1))
+
+
+@pytest.mark.parametrize("shape", [(), (0, 4), (4, 0)])
+def test_scalars_and_empty_tensors_are_answered(client: Client, shape: tuple[int, ...]) -> None:
+    """0-d tensors and empty dims are summed like any other."""
+    at = Layout(((),) * len(shape), (("x", "sum"),))
+    given = owed("s", ROW, count(4, *shape, start=1), at)
+    whole = Layout(((),) * len(shape))
+    right = np.asarray(count(4, *shape, start=1).sum(0))
+    for answer in client.ask(move(ROW, given, whole), *ROUTES):
+        assert_holds(answer["y"], ROW, right, whole)
+
+
+def test_axes_of_size_one_and_single_devices_cost_nothing(client: Client) -> None:
+    """Where an axis has one device, every change of layout over it is free."""
+    for on in (mesh({"one": 1}), mesh({"one": 1}, (5,)), mesh({"one": 1, "x": 4})):
+        source, target = Layout((("one",), ())), Layout(((), ("one",)))
+        right = count(4, 4)
+        for answer in client.ask(move(on, tensor("s", right, source), target), *ROUTES):
+            assert_holds(answer["y"], on, right, target)
+            assert fired(answer) == ()
+
+
+def test_an_input_on_a_mesh_of_its_own_stays_there(client: Client) -> None:
+    """A result lies on its operand's mesh, and says so; two device orders do not mix in JAX."""
+    other = mesh({"x": 4}, (3, 2, 1, 0))
+    split, whole = layout(ROW, "S(0)"), layout(ROW, "R")
+    away = msgspec.structs.replace(tensor("s", count(8, 4), split), mesh=other)
+    here = tensor("t", count(8, 4), split)
+    for answer in client.ask(move(ROW, away, whole), JIT, EXPLICIT):
+        assert_holds(answer["y"], other, count(8, 4), whole)
+        assert answer["y"].mesh == other
+        assert kinds(fired(answer)) == [("all-gather", ("x",))]
+    added = question(ROW, [away, here], Step("y", "add", ("s", "t")))
+    for answer in client.ask(added, JIT, EXPLICIT):
+        assert isinstance(answer.end, Refused)
+        assert "incompatible devices" in answer.end.line
+
+
+def test_shards_given_one_by_one_are_taken_as_they_are(client: Client) -> None:
+    """Local arrays that fit make the input; those that break the chunk rule JAX refuses."""
+    at = layout(ROW, "S(0)")
+    parts = tuple(pack(part) for part in np.split(count(8, 2), 4))
+    given = Input("s", (8, 2), "float32", at, per_device=parts)
+    odd = msgspec.structs.replace(given, per_device=(*parts[:3], pack(count(1, 2))), irregular=True)
+    for answer in client.ask(move(ROW, given, layout(ROW, "R")), *ROUTES):
+        assert_holds(answer["y"], ROW, count(8, 2), layout(ROW, "R"))
+    for answer in client.ask(move(ROW, odd, layout(ROW, "R")), *ROUTES):
+        assert isinstance(answer.end, Refused)
+        assert answer.end.step == "s"
+
+
+def test_a_refusal_names_its_step_and_keeps_what_was_reached(client: Client) -> None:
+    """The step at fault is told even in the middle of one jitted program."""
+    steps = (
+        Step("y", "add", ("s", 1)),
+        Step("bad", "matmul", ("y", 2)),
+        Step("z", "add", ("bad", 1)),
+    )
+    given = tensor("s", count(4, 4), layout(ROW, "S(0)"))
+    asked = question(ROW, [given], *steps, check="s y bad z")
+    jit, explicit = client.ask(asked, JIT, EXPLICIT)
+    for answer, reached in ((jit, ["s"]), (explicit, ["s", "y"])):
+        assert isinstance(answer.end, Refused)
+        assert (answer.end.error, answer.end.step) == ("ValueError", "bad")
+        assert [one.name for one in answer.seen] == reached
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"mesh": mesh({"x": 16})}, "16 devices asked for, this worker has 8"),
+        ({"mesh": mesh({"x": 2}, (0, 8))}, "9 devices asked for, this worker has 8"),
+        ({"context": "loss_parallel"}, "loss_parallel"),
+        ({"mode": "plan"}, "plan mode"),
+        ({"recipe": Recipe("mlp")}, "recipes"),
+        ({"mesh_steps": (MeshStep("m", "mesh_flatten", ("x",)),)}, "derived meshes"),
+    ],
+)
+def test_what_no_route_runs_is_unsupported(
+    client: Client, change: dict[str, Any], why: str
+) -> None:
+    """Too many devices are told with both numbers; regions, plans and recipes by name."""
+    asked = move(ROW, tensor("s", count(16, 4), layout(ROW, "S(0)")), layout(ROW, "R"))
+    for answer in client.ask(msgspec.structs.replace(asked, **change), *ROUTES):
+        assert isinstance(answer.end, Unsupported)
+        assert why in answer.end.why
+
+
+_PARAMS: dict[str, dict[str, Any]] = {
+    "einsum": {"subscripts": "ij,jk->ki"},
+    "sum": {"axis": 1},
+    "mean": {"axis": [0, 1], "keepdims": True},
+    "prod": {"axis": 0},
+}
+
+
+@pytest.mark.parametrize("op", sorted(set(OPS) - {"redistribute", "identity"}))
+def test_every_op_of_the_vocabulary_means_what_numpy_means(client: Client, op: str) -> None:
+    """Each row runs under jit and, step by step, in explicit, on split operands."""
+    row = OPS[op]
+    values = [count(4, 4, start=start) / 4 for start in (1, 3)][: len(row.args)]
+    names = ("jnp", "mesh")[: len(row.args)]
+    at = layout(ROW, "S(0)") if row.family != "contraction" else layout(ROW, "R")
+    inputs = [tensor(name, one, at) for name, one in zip(names, values, strict=True)]
+    params = _PARAMS.get(op, {})
+    right = np.asarray(row.meaning(*values, **params))
+    asked = question(ROW, inputs, Step("y", op, names, params))
+    for answer in client.ask(asked, JIT, EXPLICIT):
+        assert answer.end == Done()
+        assert answer["y"].dtype == right.dtype.name
+        np.testing.assert_allclose(value(answer["y"]), right, rtol=1e-5)
+
+
+def test_integers_are_summed_in_64_bits(client: Client) -> None:
+    """64-bit types are on, as in NumPy and torch: a sum of int32 is an int64."""
+    given = tensor("s", count(8, 2, dtype="int32"), layout(ROW, "S(0)"))
+    (answer,) = client.ask(question(ROW, [given], Step("y", "sum", ("s",))), JIT)
+    assert answer["y"].dtype == "int64"
+    assert [one.bytes for one in answer.program or ()] == [8]
+
+
+def test_answers_do_not_depend_on_what_was_asked_before(client: Client) -> None:
+    """The same questions the other way round give the same answers."""
+    asked = [
+        move(on, tensor("s", count(8, 8), source), target)
+        for on in (SQUARE, mesh({"a": 2, "b": 2}, (3, 1, 2, 0)))
+        for source, target in itertools.permutations(
+            [layout(on, "S(0)", "R"), layout(on, "R", "S(1)"), layout(on, "S(1)", "S(0)")], 2
+        )
+    ]
+    once = [client.ask(one, EXPLICIT) for one in asked]
+    again = [client.ask(one, EXPLICIT) for one in reversed(asked)]
+    assert once == again[::-1]
+
+
+def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    """The directory that XLA writes into is gone when the worker is."""
+    client = Client(tmp_path)
+    client.ask(move(ROW, tensor("s", count(8, 4), layout(ROW, "S(0)")), layout(ROW, "R")), JIT)
+    assert [one.name[:16] for one in tmp_path.iterdir()] == ["shard-parity-hlo"]
+    assert [list(one.iterdir()) for one in tmp_path.iterdir()] == [[]]
+    assert client.close() == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+# Looks at parts that only a process with jax can reach.
+INSIDE = r"""
+from adapters.jax_xla.adapter import connect
+adapter = connect(4)
+import jax, numpy as np
+from collections import Counter
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+from adapters.jax_xla import arrays, collectives, hlo, ops
+from cases.arrays import pack
+from cases.model import Input, Layout, Question, Step, mesh
+from cases.ops import OPS
+
+row = mesh({"x": 4})
+split, whole, owed = Layout((("x",), ())), Layout(((), ())), Layout(((), ()), (("x", "sum"),))
+assert set(ops.ROWS) == set(OPS), set(ops.ROWS) ^ set(OPS)
+
+print(ops.jit_line(Step("y", "redistribute", ("x",), to=split), "mesh"))
+print(ops.jit_line(Step("y", "sum", ("x",), {"axis": [0], "keepdims": True}), "mesh"))
+print(ops.explicit_line(Step("y", "matmul", ("x", "w"), to=owed), "mesh"))
+print(ops.explicit_line(Step("y", "add", ("x", 2.5), to=split), "mesh2"))
+print(ops.explicit_line(Step("P", "einsum", ("jax", "w"), {"subscripts": "ij,jk->ik"}), "mesh"))
+mixed = Layout(((),), (("a", "sum"), ("b", "sum"), ("c", "max")))
+print(*ops.reduce_lines(Input("x", (2,), "float32", mixed)), sep="\n")
+
+there = arrays.jax_mesh(row, AxisType.Explicit)
+spread = jax.device_put(np.ones((4, 4)), NamedSharding(there, P(reduced={"x"})))
+print(arrays.layout_of(spread, row))
+print(arrays.layout_of(spread, mesh({"x": 4}, (3, 2, 1, 0)))[0].text[:13])
+
+data = pack(np.ones((4, 4)))
+question = Question("q", row, (Input("s", (4, 4), "float64", split, data),),
+                    (Step("y", "redistribute", ("s",), to=whole),), ("y",))
+right = collectives.counts
+collectives.counts = lambda module: right(module) + Counter({"all-gather": 1})
+print(adapter.observe(question, "jax/jit", 9).complaints)
+collectives.counts = right
+hlo._WORD = hlo._ARRAY
+answer = adapter.observe(question, "jax/shard_map:implied", 9)
+print(answer.end, answer["y"].collectives, *[one[:40] for one in answer.complaints])
+"""
+
+
+def test_source_lines_foreign_layouts_and_complaints() -> None:
+    """Lines print as they run; `reduced` is a note; a counter that miscounts is complained of."""
+    done = subprocess.run(
+        [sys.executable, "-c", INSIDE], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "y = jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P('x')))",
+        "y = jnp.sum(x, axis=(0,), keepdims=True)",
+        "y = jnp.matmul(x, w, out_sharding=NamedSharding(mesh, P(unreduced={'x'})))",
+        "y = jax.sharding.reshard(jnp.add(x, 2.5), NamedSharding(mesh2, P('x')))",
+        "P_ = jnp.einsum('ij,jk->ik', jax_, w)",
+        "x = jnp.sum(x, axis=(0, 1), dtype=x.dtype)",
+        "x = jnp.max(x, axis=0)",
+        "(Layout(dims=((), ()), partial=()), 'reduced over x')",
+        "NamedSharding",
+        "(\"y: our parser counts {'all-gather': 2}, XLA's own {'all-gather': 1}\",)",
+        "Done() None y: HLO text: line 1: wanted a name, foun",
+    ]
