@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from cases.layout import groups, is_even
+from cases.layout import groups, is_even, normal
 from cases.meshes import derived
 from cases.model import Case, Layout, Mesh
 from cases.program import shapes
@@ -33,6 +33,7 @@ class Facts(msgspec.Struct, frozen=True):
     indivisible: Where
     empty: bool
     newly_partial: bool
+    swaps_partial: bool
     pending: frozenset[str]
 
 
@@ -46,14 +47,16 @@ def facts(case: Case) -> Facts:
         meshes[one.name] = views[one.view].mesh if one.view else one.mesh or question.mesh
         layouts[one.name] = one.layout
     typed = shapes(question)
-    newly = False
+    newly = swaps = False
     for step in question.steps:
         first = next((arg for arg in step.args if isinstance(arg, str)), None)
         meshes[step.result] = meshes[first] if first else question.mesh
         if step.to is not None:
             layouts[step.result] = step.to
             before = layouts.get(first) if first and len(step.args) == 1 else None
-            newly |= before is not None and not set(step.to.partial) <= set(before.partial)
+            if before is not None:
+                newly |= not set(step.to.partial) <= set(before.partial)
+                swaps |= _swaps(meshes[step.result], before, step.to)
     tensors = [(meshes[name], layout, typed[name].shape) for name, layout in layouts.items()]
     inputs = len(question.inputs)
     where: Where = "no"
@@ -68,6 +71,7 @@ def facts(case: Case) -> Facts:
         indivisible=where,
         empty=any(0 in shape for _, _, shape in tensors),
         newly_partial=newly,
+        swaps_partial=swaps,
         pending=frozenset(op for _, layout, _ in tensors for _, op in layout.partial),
     )
 
@@ -86,3 +90,8 @@ def _is_ascending(mesh: Mesh, layout: Layout) -> bool:
         for axis in axes
         for group in groups(mesh, (axis,))
     )
+
+
+def _swaps(mesh: Mesh, before: Layout, after: Layout) -> bool:
+    ours, theirs = (set(normal(mesh, one).partial) for one in (before, after))
+    return bool(ours - theirs) and bool(theirs - ours)

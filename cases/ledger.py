@@ -78,6 +78,7 @@ class Named(msgspec.Struct, frozen=True):
     indivisible: tuple[str, ...] = ()
     empty: bool | None = None
     newly_partial: bool | None = None
+    swaps_partial: bool | None = None
     partial: str | None = None
 
 
@@ -205,7 +206,7 @@ def _named(raw: Any, where: Where) -> Named:
                 given["ids" if key == "id" else key] = _some(value, place)
             case "axes" | "devices":
                 given[key] = forms.integer(value, place, 1, "an integer of at least 1")
-            case "ascending" | "uneven" | "empty" | "newly_partial":
+            case "ascending" | "uneven" | "empty" | "newly_partial" | "swaps_partial":
                 given[key] = forms.flag(value, place)
             case "indivisible":
                 given[key] = _some(value, place)
@@ -258,6 +259,7 @@ def names(entry: Entry, case: Case, fact: Facts | None = None) -> bool:
         and (not want.indivisible or fact.indivisible in want.indivisible)
         and want.empty in (None, fact.empty)
         and want.newly_partial in (None, fact.newly_partial)
+        and want.swaps_partial in (None, fact.swaps_partial)
         and (want.partial is None or want.partial in fact.pending)
         and (want.step is None or bool(steps(entry, case)))
     )

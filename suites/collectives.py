@@ -7,10 +7,8 @@ cannot match one for one is another plan.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable
-from fractions import Fraction
 
 import msgspec
 import numpy as np
@@ -243,6 +241,10 @@ def collectives(case: Case, answer: Answer, right: Truth) -> list[Finding]:
         operands = [_operand(case, seen, name) for name in names]
         known = [one for one in operands if one is not None]
         by_step = step_measure(mesh, step, known, observed) if len(known) == len(names) else None
+        if by_step is not None and answer.subject.endswith(":cheapest"):
+            # It executes that plan, so that plan is what it is held against.
+            planned = by_step.cheapest or by_step.implied
+            by_step = Measure(planned, planned)
         if by_step is None:
             why = "no rule gives the reported layout" if known else "operands not checked"
             findings.append(
@@ -270,9 +272,6 @@ def _program(case: Case, answer: Answer, counted: tuple[Collective, ...], right:
     if not isinstance(answer.end, Done):
         return not_comparable(None, "collectives", "the program did not end")
     mesh = case.question.mesh
-    if answer.subject == "jax/shard_map:cheapest":
-        # It executes that plan, so that plan is what it is held against.
-        return _planned(case, answer, counted, right)
     seen = dict[str, Observed]()
     total: list[Collective] = []
     best: list[Collective] | None = []
@@ -299,28 +298,6 @@ def _program(case: Case, answer: Answer, counted: tuple[Collective, ...], right:
     return held(mesh, answer.subject, None, counted, measured)
 
 
-def _planned(case: Case, answer: Answer, counted: tuple[Collective, ...], right: Truth) -> Finding:
-    mesh, now = case.question.mesh, {given.name: given.layout for given in case.question.inputs}
-    total: list[Collective] = []
-    for step in case.question.steps:
-        source = now[str(step.args[0])]
-        now[step.result] = step.to or source
-        value = right.values[step.result]
-        by = measure(mesh, source, now[step.result], value.shape, _itemsize(value.dtype))
-        total += by.cheapest or ()
-    return held(mesh, answer.subject, None, counted, Measure(tuple(total), tuple(total)))
-
-
-def total_bytes(collectives: Iterable[Collective]) -> Fraction:
-    """Bytes received by the busiest device over all of them."""
-    return Fraction(sum(map(received, collectives))).limit_denominator(10**6)
-
-
 def same_counts(one: tuple[Collective, ...], other: tuple[Collective, ...]) -> bool:
     """Whether two subjects fired the same kinds equally often: the bare counts."""
     return Counter(c.kind for c in one) == Counter(c.kind for c in other)
-
-
-def group_size(mesh: Mesh, axes: Iterable[str]) -> int:
-    """Devices in a group over these axes."""
-    return math.prod(mesh[axis] for axis in axes)

@@ -199,7 +199,7 @@ ENTRIES: dict[str, tuple[dict[str, str | None], str]] = {
     ),
     "cases that name all": (
         {"cases": "{}"},
-        'entry "a": cases: found an empty table, wanted at least one of id, tags, family, step, axes, devices, ascending, dtype, uneven, indivisible, empty, newly_partial, partial',
+        'entry "a": cases: found an empty table, wanted at least one of id, tags, family, step, axes, devices, ascending, dtype, uneven, indivisible, empty, newly_partial, swaps_partial, partial',
     ),
     "cases by an unknown field": (
         {"cases": "{ tag = 'state' }"},
