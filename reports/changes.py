@@ -13,7 +13,6 @@ from pathlib import Path
 
 import msgspec
 
-from adapters import record
 from adapters.answer import Answer, Collective, Done, ending
 from adapters.reference.cheapest import cheapest
 from adapters.reference.implied import implied
@@ -21,8 +20,8 @@ from adapters.reference.plan import plan_bytes
 from adapters.registry import FRAMEWORKS
 from cases.catalogue import redistribute
 from cases.model import Case, Mesh
+from reports.tell import recorded
 from suites.collectives import Measure, explain, factor, measure, same_counts, say
-from suites.sources import RECORDS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "changes-2x2.md"
 SOURCES = ("R", "S(0)", "S(1)", "P(sum)")
@@ -42,14 +41,11 @@ class Row(msgspec.Struct, frozen=True):
 
 def rows() -> list[Row]:
     """The 144 changes from {R, S(0), S(1), P}² to {R, S(0), S(1)}² on {a=2, b=2}, 8x8 float32."""
-    paths = [next(RECORDS.glob(f"{name}-*.jsonl.gz")) for name in FRAMEWORKS]
-    kept = [record.load(path) for path in paths]
     found = []
     for source in itertools.product(SOURCES, repeat=2):
         for target in itertools.product(TARGETS, repeat=2):
             case = redistribute.change(redistribute.TWO, source, target, (8, 8))
-            answers = {a.subject: a for one in kept for a in one.answer(case.question)}
-            found.append(_row(case, answers))
+            found.append(_row(case, recorded(case)))
     return found
 
 

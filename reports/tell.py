@@ -9,6 +9,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from functools import cache
+
+from packaging.version import Version
 
 from adapters import record
 from adapters.answer import Answer, Collective, Done, Observed, ending
@@ -90,18 +93,31 @@ def _shared(what: str, facts: dict[str, str]) -> Iterable[str]:
         yield from rest.splitlines()
 
 
+@cache
+def _records() -> tuple[record.Record, ...]:
+    """The newest committed record of each framework."""
+    found = []
+    for name, row in FRAMEWORKS.items():
+        paths = RECORDS.glob(f"{name}-*.jsonl.gz")
+        newest = max(
+            paths,
+            key=lambda path: Version(path.name.removeprefix(f"{name}-").removesuffix(".jsonl.gz")),
+        )
+        found.append(record.load(newest, name, row.subjects))
+    return tuple(found)
+
+
+def recorded(case: Case) -> dict[str, Answer]:
+    """Every subject's answer to a case, from the newest committed records."""
+    return {a.subject: a for kept in _records() for a in kept.answer(case.question)}
+
+
 def main(patterns: list[str]) -> list[str]:
-    """The stories of the cases whose ids match; all frameworks with a committed record."""
-    kept = [
-        record.load(path, name, row.subjects)
-        for name, row in FRAMEWORKS.items()
-        for path in sorted(RECORDS.glob(f"{name}-*.jsonl.gz"))[-1:]
-    ]
+    """The stories of the cases whose ids match."""
     lines = []
     for case in catalogue():
         if any(fnmatchcase(slug(case.id), pattern) for pattern in patterns):
-            answers = {a.subject: a for one in kept for a in one.answer(case.question)}
-            lines += [*tell(case, answers), ""]
+            lines += [*tell(case, recorded(case)), ""]
     return lines[:-1]
 
 

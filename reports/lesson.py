@@ -1,0 +1,86 @@
+"""What does a change of placement cost? The lesson on one screen, as the committed records have it.
+
+``python -m reports.lesson`` prints what README.md shows. Reads records and asks no framework.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from adapters.answer import Answer, Done, Observed, Refused
+from cases.arrays import unpack
+from cases.catalogue import family
+from cases.model import Case, Layout
+from cases.notation import to_placements
+from reports.tell import recorded
+from suites.collectives import say
+
+SUBJECTS = ("torch", "jax/jit", "jax/explicit")
+# Case, and the change as the lesson has it.
+ROWS = (
+    ("lesson-s0-to-r", "S(0) to R"),
+    ("lesson-r-to-s0", "R to S(0)"),
+    ("lesson-s0-to-s1", "S(0) to S(1)"),
+    ("lesson-matmul-s1-by-s0", "matmul of S(1) by S(0)"),
+    ("lesson-matmul-r-by-s1", "matmul of R by S(1)"),
+)
+
+
+def page() -> list[str]:
+    """The lines of the transcript."""
+    cases = {case.id: case for case in family("lesson")}
+    lines = [*_shards(cases["lesson-local-shards"]), ""]
+    lines.append(_row("on x=4", SUBJECTS))
+    for id, change in ROWS:
+        answers = recorded(cases[id])
+        lines.append(_row(change, [_cell(cases[id], answers[subject]) for subject in SUBJECTS]))
+    product = recorded(cases["lesson-matmul-s1-by-s0"])
+    paid = [_full(product[subject]) for subject in SUBJECTS]
+    lines.append(_row("full tensor of S(1) by S(0)", paid))
+    (row,) = {str(unpack(product[s]["y"].full[0])[0]) for s in ("torch", "jax/jit")}
+    lines += ["", f"row 0 of the product, in torch and jax/jit: {row.replace('.', '')}"]
+    return lines
+
+
+def _row(head: str, cells: list[str] | tuple[str, ...]) -> str:
+    return (f"{head:<28}" + "".join(f"{cell:<28}" for cell in cells)).rstrip()
+
+
+def _shards(case: Case) -> list[str]:
+    answers = recorded(case)
+    mesh = case.question.mesh
+    (held,) = {answers[subject]["x"].shards for subject in SUBJECTS}
+    grid = f"[{list(mesh.devices[:2])}, {list(mesh.devices[2:])}]"
+    lines = [f"on dp=2, tp=2, devices {grid}: arange(16) as 4x4 under [S(0), S(1)], in all three"]
+    for device, shard in enumerate(held or ()):
+        assert shard is not None
+        values = unpack(shard).ravel().astype(int).tolist()
+        lines.append(f"  device {device} holds {values}, local shape {list(shard.shape)}")
+    return lines
+
+
+def _cell(case: Case, answer: Answer) -> str:
+    if isinstance(answer.end, Refused):
+        return f"refused: {answer.end.error}"
+    assert isinstance(answer.end, Done)
+    seen = answer["y"]
+    fired = answer.program if answer.program is not None else seen.collectives
+    assert fired is not None
+    return f"{say(fired)}; gives {_placements(case, seen)}"
+
+
+def _placements(case: Case, seen: Observed) -> str:
+    if not isinstance(seen.layout, Layout):
+        return "no layout"
+    return ", ".join(to_placements(seen.layout, case.question.mesh))
+
+
+def _full(answer: Answer) -> str:
+    seen = next((one for one in answer.seen if one.name == "y"), None)
+    if seen is None:
+        return "-"
+    return "paid already" if seen.full_collectives is None else say(seen.full_collectives)
+
+
+if __name__ == "__main__":
+    sys.stdout.write("\n".join(page()) + "\n")

@@ -1,0 +1,141 @@
+"""Do counts come out as they should: equal, explained by a rule, or another plan with its name?"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from adapters.answer import Collective, Kind, received
+from adapters.reference.implied import implied
+from adapters.reference.plan import as_collectives, execute
+from adapters.reference.values import cut
+from cases.arrays import unpack
+from cases.catalogue.build import tensor
+from cases.model import mesh
+from cases.notation import from_placements
+from suites import effects
+from suites.collectives import (
+    GATHERS,
+    MERGES,
+    PLANS,
+    REDUCES,
+    SEQUENCE,
+    Explained,
+    Measure,
+    explain,
+    held,
+    plan_kind,
+)  # fmt: skip
+
+TWO = mesh({"a": 2, "b": 2})
+ONE = mesh({"x": 4})
+KINDS: dict[str, Kind] = {
+    "AG": "all-gather", "AR": "all-reduce", "RS": "reduce-scatter", "AA": "all-to-all",
+    "CP": "collective-permute",
+}  # fmt: skip
+
+
+def fired(text: str) -> tuple[Collective, ...]:
+    """Collectives in short: ``AGa ARab`` gathers over a and reduces over a and b."""
+    return tuple(
+        Collective(KINDS[word[:2]], tuple(word[2:]), 2 ** len(word[2:]), 64)
+        for word in text.split()
+    )
+
+
+@pytest.mark.parametrize(
+    ("subject", "counted", "wanted", "explained"),
+    [
+        ("torch", "AGa", "AGa", Explained()),
+        ("torch", "AGa AGb", "AGb AGa", Explained()),
+        ("torch", "AGa", "AAa", Explained(rules=(GATHERS,))),
+        ("torch", "AGa AGb", "AAa AGb", Explained(rules=(GATHERS,))),
+        ("torch", "AGa AGa", "AAa", Explained(plan="gathers")),
+        ("torch", "AGb", "AAa", Explained(plan="gathers")),
+        ("torch", "ARa", "RSa", Explained(plan="reduces")),
+        ("jax/jit", "ARa", "RSa", Explained(rules=(REDUCES,))),
+        ("jax/jit", "ARa ARb", "RSa RSb", Explained(rules=(REDUCES,))),
+        ("jax/jit", "ARab", "ARa ARb", Explained(rules=(MERGES,))),
+        ("jax/jit", "ARab", "RSa ARb", Explained(rules=(REDUCES, MERGES))),
+        ("jax/jit", "AGa", "AAa", Explained(plan="gathers")),
+        ("jax/jit", "CPab", "AGb", Explained(plan="permutes")),
+        ("jax/jit", "AAab", "AGb AAa", Explained(plan="exchanges")),
+        ("jax/jit", "", "AGa", Explained(plan="fires nothing")),
+        ("jax/jit", "AGa", "", Explained(plan="fires where nothing is implied")),
+        ("jax/jit", "AGa", "AGa AGb", Explained(plan="fewer")),
+        ("jax/jit", "ARa AGb", "RSa AAb", Explained(plan="gathers, exchanges and reduces")),
+        ("jax/jit", "AA", "AAa", Explained(plan="over groups that are no axes")),
+    ],
+)
+def test_counts_are_explained_or_named(
+    subject: str, counted: str, wanted: str, explained: Explained
+) -> None:
+    """Each as a person would say it who sees both lists."""
+    assert explain(TWO, subject, fired(counted), fired(wanted)) == explained
+
+
+def test_a_rule_never_hides_a_collective() -> None:
+    """Whatever is fired beside what a rule explains makes it another plan."""
+    for extra in KINDS:
+        counted, wanted = fired(f"AGa {extra}b"), fired("AAa")
+        assert explain(TWO, "torch", counted, wanted).plan
+
+
+def test_every_plan_has_a_name_that_the_ledger_knows() -> None:
+    """Over all pairs of lists of up to two collectives."""
+    words = [kind + axes for kind in KINDS for axes in ("a", "b", "ab", "")]
+    lists = ["", *words, *(" ".join(pair) for pair in itertools.combinations(words[:8], 2))]
+    for counted, wanted in itertools.product(lists, lists):
+        assert plan_kind(TWO, fired(counted), fired(wanted)) in PLANS
+
+
+def test_one_axis_after_another_is_said() -> None:
+    """Equal to what is implied, where the cheapest plan has one collective over both axes."""
+    both = Measure(fired("AGb AGa"), fired("AGab"))
+    assert held(TWO, "torch", "y", fired("AGb AGa"), both).observed == f"rule: {SEQUENCE}"
+    assert held(TWO, "torch", "y", fired("AGb AGa"), Measure(fired("AGb AGa"))).observed == ""
+
+
+def test_axes_of_size_one_do_not_count() -> None:
+    """A collective over them is no collective."""
+    flat = mesh({"a": 1, "b": 4})
+    assert explain(flat, "torch", fired("AGa"), ()) == Explained()
+    assert explain(flat, "torch", fired("AGab"), fired("AGb")) == Explained()
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"), [("AG", 3 * 64), ("AA", 48), ("RS", 48), ("AR", 96), ("CP", 64)]
+)
+def test_bytes_received_follow_from_kind_and_group(kind: str, wanted: int) -> None:
+    """64 bytes in the local operand, 4 devices in the group."""
+    assert received(Collective(KINDS[kind], ("x",), 4, 64)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    list(itertools.product(("R", "S(0)", "S(1)", "P"), ("R", "S(0)", "S(1)"))),
+)
+def test_the_drill(source: str, target: str) -> None:
+    """Shards before and after name an effect that fits what fired, and nothing less."""
+    before, after = (from_placements([text], ONE, 2) for text in (source, target))
+    given = tensor("x", ONE, before, (8, 8))
+    if given.per_device is not None:
+        shards = [unpack(one) for one in given.per_device]
+    else:
+        assert given.value is not None
+        shards = cut(ONE, before, unpack(given.value))
+    plan = implied(ONE, before, after, (8, 8))
+    effect = effects.name(ONE, shards, execute(ONE, plan, shards, (8, 8)))
+    assert effect is not None
+    counted = as_collectives(ONE, plan, (8, 8), 4)
+    assert effects.fits(effect, counted) == ""
+    assert bool(effects.fits(effect, ())) == bool(counted)
+
+
+def test_an_effect_is_not_named_where_elements_repeat() -> None:
+    """Zeros cannot be told from zeros."""
+    given = tensor("x", ONE, from_placements(["R"], ONE, 1), (4,), "bool")
+    assert given.value is not None
+    shards = [unpack(given.value)] * 4
+    assert effects.name(ONE, shards, shards) is None

@@ -1,0 +1,59 @@
+"""Would the catalogue notice a mistake? Every seeded mistake, in every case, with no framework."""
+
+from __future__ import annotations
+
+import pytest
+
+from cases.catalogue import FAMILIES, family
+from cases.model import Case
+from suites.discrimination import mistakes, right_answer
+from suites.judge import findings
+from suites.truth import truth
+
+INSENSITIVE = 25
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_right_answer_has_no_divergence(name: str) -> None:
+    """A framework that does exactly what is implied is found to be right in every case."""
+    for case in family(name):
+        right = truth(case)
+        answer = right_answer(case, right)
+        wrong = [f for f in findings(case, answer, answer, right) if f.verdict == "divergence"]
+        assert wrong == [], case.id
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_mistake_that_differs_shows_in_its_aspect(name: str) -> None:
+    """Axes swapped, ranks permuted, a stale shard, a collective too many: each is a divergence."""
+    missed = [
+        (case.id, wrong) for case in family(name) for wrong, noticed in _tried(case) if not noticed
+    ]
+    assert missed == []
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_case_can_notice_a_mistake_or_says_why_not(name: str) -> None:
+    """``insensitive`` is given where, and only where, no mistake in a value can be seeded."""
+    for case in family(name):
+        right = truth(case)
+        seeded = [
+            m for m in mistakes(case, right_answer(case, right)) if "collectives" not in m.aspects
+        ]
+        assert bool(seeded) != bool(case.insensitive), case.id
+
+
+def test_insensitive_cases_are_few() -> None:
+    """They are counted, so that their number cannot grow unseen."""
+    ids = [case.id for name in FAMILIES for case in family(name) if case.insensitive]
+    assert len(ids) <= INSENSITIVE, ids
+
+
+def _tried(case: Case) -> list[tuple[str, bool]]:
+    right = truth(case)
+    tried = []
+    for mistake in mistakes(case, right_answer(case, right)):
+        found = findings(case, mistake.answer, mistake.answer, right)
+        hit = any(f.verdict == "divergence" and f.aspect in mistake.aspects for f in found)
+        tried.append((mistake.name, hit))
+    return tried
