@@ -98,10 +98,10 @@ def _records() -> tuple[record.Record, ...]:
     """The newest committed record of each framework."""
     found = []
     for name, row in FRAMEWORKS.items():
-        paths = RECORDS.glob(f"{name}-*.jsonl.gz")
+        paths = RECORDS.glob(f"{name}-*.jsonl.xz")
         newest = max(
             paths,
-            key=lambda path: Version(path.name.removeprefix(f"{name}-").removesuffix(".jsonl.gz")),
+            key=lambda path: Version(path.name.removeprefix(f"{name}-").removesuffix(".jsonl.xz")),
         )
         found.append(record.load(newest, name, row.subjects))
     return tuple(found)

@@ -119,7 +119,7 @@ def public(release: str) -> str:
 
 def record_path(folder: Path, framework: str, release: str) -> Path:
     """Where a folder of records keeps that of one release."""
-    return folder / f"{framework}-{public(release)}.jsonl.gz"
+    return folder / f"{framework}-{public(release)}.jsonl.xz"
 
 
 def most_devices(questions: Sequence[Question]) -> int:

@@ -1,0 +1,134 @@
+"""What do JAX's own calls cost, route by route?
+
+For each question just the placing of the inputs, `jax.jit`, `lower`, `compile`, the call, and
+reading: `np.asarray` and the addressable shards of what is checked. The lines and plans are
+the adapter's; no HLO is dumped or read, nothing is kept, sent or compared. The environment
+says how many devices there are, as JAX reads it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from adapters.jax_xla import arrays, ops, shard_map
+from adapters.jax_xla.answering import meshes
+from adapters.reference.cheapest import cheapest
+from adapters.reference.implied import implied
+from benchmarks.bare import Job
+from cases.arrays import unpack
+from cases.model import Input, Mesh, Question, Step
+
+Values = dict[str, jax.Array]
+Call = Callable[[Values], None]
+_PLANNERS = {"jax/shard_map:implied": implied, "jax/shard_map:cheapest": cheapest}
+
+
+def compiled(jobs: Sequence[Job]) -> Callable[[int, int], None]:
+    """Runs jobs, each subject's program compiled anew."""
+    calls = [[_calls(job.question, subject) for subject in job.subjects] for job in jobs]
+
+    def run(first: int, last: int) -> None:
+        for route in calls[first:last]:
+            for sequence in route:
+                values: Values = {}
+                for call in sequence:
+                    call(values)
+
+    return run
+
+
+def _calls(question: Question, subject: str) -> list[Call]:
+    kind = AxisType.Explicit if subject == "jax/explicit" else AxisType.Auto
+    on = meshes(question)
+    calls = [_put(given, on[given.name], kind) for given in question.inputs]
+    steps = {"jax/jit": _jit, "jax/explicit": _explicit}.get(subject, _plans)
+    if question.steps:
+        calls += steps(question, subject, on)
+    return [*calls, *(_read(name) for name in question.check)]
+
+
+def _put(given: Input, mesh: Mesh, kind: AxisType) -> Call:
+    layout, shape = given.layout, given.shape
+    if layout.partial and kind == AxisType.Auto:
+        layout, shape = arrays.stacked(layout), arrays.stacked_shape(mesh, layout, shape)
+    sharding = NamedSharding(arrays.jax_mesh(mesh, kind), arrays.spec(layout))
+    if given.value is not None:
+        value = unpack(given.value)
+
+        def put(values: Values) -> None:
+            values[given.name] = jax.device_put(value, sharding)
+
+        return put
+    lead = (1,) * (len(shape) - len(given.shape))
+    parts = [unpack(local).reshape(lead + local.shape) for local in given.per_device or ()]
+    devices = list(sharding.mesh.devices.flat)
+
+    def join(values: Values) -> None:
+        there = jax.device_put(parts, devices)
+        values[given.name] = jax.make_array_from_single_device_arrays(shape, sharding, there)
+
+    return join
+
+
+def _program(function: Callable[..., Any], names: Sequence[str], results: Sequence[str]) -> Call:
+    def call(values: Values) -> None:
+        arguments = [values[name] for name in names]
+        # A new function each time: jit keeps what it traced by the function's identity.
+        found = jax.jit(function).lower(*arguments).compile()(*arguments)
+        values.update(zip(results, found if isinstance(found, tuple) else (found,), strict=True))
+
+    return call
+
+
+def _jit(question: Question, subject: str, on: dict[str, Mesh]) -> list[Call]:
+    called = ops.mesh_variables(question)
+    there = {name: arrays.jax_mesh(mesh, AxisType.Auto) for mesh, name in called.items()}
+    lines = [line for given in question.inputs for line in ops.reduce_lines(given)]
+    lines += [ops.jit_line(step, called[on[step.result]]) for step in question.steps]
+    names = [given.name for given in question.inputs]
+    results = [step.result for step in question.steps if step.result in question.check]
+    return [_program(ops.function(names, lines, results, there), names, results)]
+
+
+def _explicit(question: Question, subject: str, on: dict[str, Mesh]) -> list[Call]:
+    called = ops.mesh_variables(question)
+    there = {name: arrays.jax_mesh(mesh, AxisType.Explicit) for mesh, name in called.items()}
+
+    def one(step: Step) -> Call:
+        names = list(dict.fromkeys(arg for arg in step.args if isinstance(arg, str)))
+        line = ops.explicit_line(step, called[on[step.result]])
+        return _program(ops.function(names, [line], [step.result], there), names, [step.result])
+
+    return [one(step) for step in question.steps]
+
+
+def _plans(question: Question, subject: str, on: dict[str, Mesh]) -> list[Call]:
+    given = {one.name: (one.layout, one.shape) for one in question.inputs}
+    calls = []
+    for step in question.steps:
+        name = str(step.args[0])
+        source, shape = given[name]
+        target = source if step.to is None else step.to
+        given[step.result] = target, shape
+        plan = _PLANNERS[subject](question.mesh, source, target, shape)
+        moved = shard_map._mapped(plan, source, target, question.mesh, shape)
+        calls.append(_program(moved, [name], [step.result]))
+    return calls
+
+
+def _read(name: str) -> Call:
+    def read(values: Values) -> None:
+        array = values[name]
+        for shard in array.addressable_shards:
+            np.asarray(shard.data)
+        if arrays.is_unreduced(array):
+            # It has no NumPy value before it is summed.
+            array = jax.sharding.reshard(array, PartitionSpec())
+        np.asarray(array)
+
+    return read

@@ -1,0 +1,353 @@
+"""How much slower is the suite than the frameworks alone? Ratios, measured side by side in one run.
+
+``python -m benchmarks.run [PART ...]``: every part prints its rows; a run of all of them
+writes the table into the README beside this. The two sides of a ratio take turns, batch by
+batch, so that neither gets the quiet machine. Imports no framework, and asserts nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+
+from adapters import record
+from adapters.answer import Done
+from adapters.host import STARTUP, Worker
+from adapters.registry import FRAMEWORKS
+from benchmarks.bare import Job
+from cases.catalogue import catalogue, family
+from cases.model import Question
+from suites.sources import RECORDS, most_devices, record_path
+
+ROOT = Path(__file__).resolve().parent.parent
+README = Path(__file__).with_name("README.md")
+BEGIN, END = "<!-- measured -->\n", "<!-- end -->\n"
+DEVICES = 8
+# What the adapters set for themselves; the environment of the bare processes.
+_FUNCTIONS = {"torch": "benchmarks.bare_torch:forked", "jax": "benchmarks.bare_jax:compiled"}
+_ENVIRONMENT = {
+    "GLOO_SOCKET_IFNAME": "lo",
+    "OPENBLAS_NUM_THREADS": "1",
+    "XLA_FLAGS": f"--xla_force_host_platform_device_count={DEVICES}",
+    "JAX_PLATFORMS": "cpu",
+    "JAX_ENABLE_X64": "1",
+    "JAX_ENABLE_COMPILATION_CACHE": "0",
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+}
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A line of the table."""
+
+    what: str
+    ours: str
+    bare: str
+    ratio: str
+    goal: str
+
+
+class Bare:
+    """A process of `benchmarks.bare`, started when made, gone after `close`."""
+
+    def __init__(self, function: str, jobs: Sequence[Job]):
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
+        self._jobs = tempfile.NamedTemporaryFile()  # noqa: SIM115
+        self._jobs.write(msgspec.json.encode(jobs))
+        self._jobs.flush()
+        self._popen = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.bare", function, self._jobs.name],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
+            cwd=ROOT, env=os.environ | _ENVIRONMENT, start_new_session=True,
+        )  # fmt: skip
+
+    def send(self, first: int, last: int) -> None:
+        """Have jobs ``first`` to ``last`` run."""
+        assert self._popen.stdin is not None
+        self._popen.stdin.write(f"{first} {last}\n")
+        self._popen.stdin.flush()
+
+    def hear(self) -> str:
+        """The next thing it says.
+
+        Raises:
+            RuntimeError: it is dead.
+        """
+        assert self._popen.stdout is not None
+        said = self._popen.stdout.readline().strip()
+        if not said:
+            self._errors.seek(0)
+            raise RuntimeError(self._errors.read().decode(errors="replace")[-4000:])
+        return said
+
+    def run(self, first: int, last: int) -> float:
+        """Seconds that jobs ``first`` to ``last`` take."""
+        self.send(first, last)
+        return float(self.hear())
+
+    def close(self) -> None:
+        """End it and its ranks."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        self._popen.communicate()
+        self._errors.close()
+        self._jobs.close()
+
+
+def worker(framework: str, subjects: Sequence[str], questions: Sequence[Question]) -> Worker:
+    """The framework in its own process, as a run has it, ready to be asked."""
+    module = FRAMEWORKS[framework].module
+    made = Worker(framework, module, subjects, devices=most_devices(questions))
+    until = time.monotonic() + STARTUP
+    while made.hello() is None and time.monotonic() < until:
+        time.sleep(0.01)
+    return made
+
+
+def jobs_done(framework: str, questions: Sequence[Question]) -> list[Job]:
+    """The questions that end Done, each with the subjects for which it does.
+
+    Read from the committed record of the release if that has them all, else asked once.
+    """
+    row = FRAMEWORKS[framework]
+    path = record_path(RECORDS, framework, version(framework))
+    source: Worker | record.Record | None = None
+    if path.exists():
+        kept = record.load(path, framework, row.subjects)
+        digests = {id: line.digest for id, line in kept.lines.items()}
+        if all(digests.get(one.id) == record.digest(one) for one in questions):
+            source = kept
+    if source is None:
+        source = worker(framework, row.subjects, questions)
+    for question in questions:
+        source.ask(question)
+    jobs = []
+    for question in questions:
+        ends = [(one.subject, one.end) for one in source.answer(question)]
+        done = tuple(subject for subject, end in ends if isinstance(end, Done))
+        jobs += [Job(question, done)] if done else []
+    source.close()
+    return jobs
+
+
+def answer(asked: Worker, jobs: Sequence[Job]) -> float:
+    """Seconds that a worker takes for these jobs, asked ahead as a run does."""
+    started = time.perf_counter()
+    for job in jobs:
+        asked.ask(job.question)
+    for job in jobs:
+        for got in asked.answer(job.question):
+            if not isinstance(got.end, Done):
+                raise RuntimeError(f"{got.question}: {got.end}")
+    return time.perf_counter() - started
+
+
+def against_bare(
+    what: str, framework: str, subject: str, jobs: Sequence[Job], batch: int, rounds: int = 1
+) -> Row:
+    """Cases per second of an adapter over those of the bare calls, in batches that take turns."""
+    jobs = [Job(job.question, (subject,)) for job in jobs]
+    took: list[tuple[float, float]] = []
+    for _ in range(rounds):
+        bare = Bare(_FUNCTIONS[framework], jobs)
+        ours = worker(framework, (subject,), [job.question for job in jobs])
+        try:
+            while bare.hear() != "ready":
+                pass
+            for first in range(0, len(jobs), batch):
+                last = min(first + batch, len(jobs))
+                early = bare.run(first, last) if len(took) % 2 else 0.0
+                mine = answer(ours, jobs[first:last])
+                took.append((mine, early or bare.run(first, last)))
+        finally:
+            ours.close()
+            bare.close()
+    count = len(jobs) * rounds
+    mine, theirs = (sum(side) for side in zip(*took))
+    ratios = sorted(bare / adapter for adapter, bare in took)
+    spread = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+    return Row(what, f"{count / mine:.0f}/s", f"{count / theirs:.0f}/s", spread, "≥ 0.75")
+
+
+def torch() -> Iterator[Row]:
+    """Redistribute on 4 and on 8 ranks."""
+    jobs = jobs_done("torch", [case.question for case in family("redistribute")])
+    for ranks in (4, 8):
+        some = [job for job in jobs if job.question.mesh.size == ranks]
+        what = f"torch, {len(some)} redistributes on {ranks} ranks"
+        yield against_bare(what, "torch", "torch", some, len(some) // 4 + 1, rounds=3)
+
+
+def jax(count: int = 60) -> Iterator[Row]:
+    """Redistribute by each route: ``count`` of the family's cases, evenly spread."""
+    questions = [case.question for case in family("redistribute")]
+    some = jobs_done("jax", questions[:: max(1, len(questions) // (count * 2))])
+    for route in FRAMEWORKS["jax"].subjects:
+        jobs = [job for job in some if route in job.subjects]
+        jobs = jobs[:: max(1, len(jobs) // count)][:count]
+        what = f"{route}, {len(jobs)} redistributes"
+        yield against_bare(what, "jax", route, jobs, len(jobs) // 6 + 1)
+
+
+def spawn(tests: int = 5, batch: int = 60) -> Iterator[Row]:
+    """Kept ranks against a spawn of ranks for each test."""
+    questions = [case.question for case in family("redistribute")]
+    jobs = [job for job in jobs_done("torch", questions) if job.question.mesh.size == 4]
+    some = jobs[:: len(jobs) // tests][:tests]
+    bare = Bare("benchmarks.bare_torch:spawned", some)
+    ours = worker("torch", ("torch",), questions)
+    mine, theirs = [], []
+    try:
+        while bare.hear() != "ready":
+            pass
+        for number in range(tests):
+            part = jobs[number * batch : (number + 1) * batch]
+            mine.append(answer(ours, part) / len(part))
+            theirs.append(bare.run(number, number + 1))
+    finally:
+        ours.close()
+        bare.close()
+    fast, slow = statistics.median(mine), statistics.median(theirs)
+    ratio = f"{slow / fast:.0f} ×"
+    what = "torch on 4 ranks, against a spawn of ranks per test"
+    yield Row(what, f"{1 / fast:.0f}/s", f"{1 / slow:.2f}/s", ratio, "≥ 100 ×")
+
+
+def whole(rounds: int = 2) -> Iterator[Row]:
+    """The default run against both bare loops at once."""
+    questions = [case.question for case in catalogue()]
+    jobs = {name: jobs_done(name, questions) for name in FRAMEWORKS}
+    mine, theirs = [], []
+    for _ in range(rounds):
+        theirs.append(_both_bare(jobs))
+        mine.append(_pytest("suites", "-q"))
+    ratios = [one / sum(other) for one, other in zip(mine, theirs)]
+    loops, start = (statistics.median(side) for side in zip(*theirs))
+    yield Row(
+        f"the default run, {len(questions)} cases in both frameworks",
+        f"{statistics.median(mine):.0f} s",
+        f"{loops:.0f} s + {start:.0f} s to start",
+        f"{statistics.median(ratios):.2f}",
+        "≤ 1.25",
+    )
+
+
+def _both_bare(jobs: dict[str, list[Job]]) -> tuple[float, float]:
+    """Seconds of the bare loops run side by side, and of the imports before them."""
+    started = time.perf_counter()
+    both = [Bare(_FUNCTIONS[name], some) for name, some in jobs.items()]
+    try:
+        for bare in both:
+            assert bare.hear() == "imported"
+        start = time.perf_counter() - started
+        for bare in both:
+            assert bare.hear() == "ready"
+        started = time.perf_counter()
+        for bare, some in zip(both, jobs.values()):
+            bare.send(0, len(some))
+        for bare in both:
+            bare.hear()
+        return time.perf_counter() - started, start
+    finally:
+        for bare in both:
+            bare.close()
+
+
+def _pytest(*arguments: str) -> float:
+    """Seconds of a run of pytest, however its verdicts are."""
+    with tempfile.TemporaryDirectory() as cache:
+        command = [sys.executable, "-m", "pytest", *arguments, "-o", f"cache_dir={cache}"]
+        started = time.perf_counter()
+        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if ended.returncode not in (0, 1):
+        raise RuntimeError(ended.stdout[-4000:] + ended.stderr[-4000:])
+    return time.perf_counter() - started
+
+
+_COLLECT = """
+import sys, pytest
+code = pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider"])
+print("imported:", *sorted({"torch", "jax"} & set(sys.modules)))
+sys.exit(code)
+"""
+
+
+def collect() -> Iterator[Row]:
+    """Collection alone."""
+    took = []
+    for _ in range(3):
+        started = time.perf_counter()
+        said = subprocess.run(
+            [sys.executable, "-c", _COLLECT], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.splitlines()
+        took.append(time.perf_counter() - started)
+    imported = said[-1].removeprefix("imported:").strip() or "neither framework"
+    items = sum("::" in line for line in said)
+    what = f"`pytest --collect-only`, {items} items: imports {imported}"
+    yield Row(what, f"{statistics.median(took):.1f} s", "", "", "≤ 2 s, neither")
+
+
+def first() -> Iterator[Row]:
+    """From the start of a run to its first verdict."""
+    took = []
+    for _ in range(3):
+        command = [sys.executable, "-u", "-m", "pytest", "suites", "-v", "-p", "no:cacheprovider"]
+        started = time.perf_counter()
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as run:
+            assert run.stdout is not None
+            said = b""
+            while not re.search(rb"PASSED|FAILED|SKIPPED", said):
+                if not (more := os.read(run.stdout.fileno(), 1 << 16)):
+                    raise RuntimeError(said.decode()[-4000:])
+                said += more
+            took.append(time.perf_counter() - started)
+            run.send_signal(signal.SIGINT)
+            run.stdout.read()
+    yield Row(
+        "first verdict of `pytest suites`", f"{statistics.median(took):.1f} s", "", "", "≤ 8 s"
+    )
+
+
+PARTS: tuple[Callable[[], Iterator[Row]], ...] = (torch, jax, spawn, whole, collect, first)
+
+
+def main(names: Sequence[str]) -> None:
+    """Measure the parts called ``names``, all if there are none."""
+    parts = {part.__name__: part for part in PARTS}
+    if unknown := set(names) - set(parts):
+        sys.exit(f"found {', '.join(sorted(unknown))}, wanted some of {', '.join(parts)}")
+    # On a larger machine too the figures are those of two cores.
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+    began = os.getloadavg()[0]
+    table = ["| | suite | bare | ratio | goal |", "|---|---|---|---|---|"]
+    print(*table, sep="\n", flush=True)
+    for name, part in parts.items():
+        if not names or name in names:
+            for row in part():
+                table.append(f"| {' | '.join(msgspec.structs.astuple(row))} |")
+                print(table[-1], flush=True)
+    cores = len(os.sched_getaffinity(0))
+    table += ["", f"{cores} cores of {os.cpu_count()}, Python {platform.python_version()},"
+              f" torch {version('torch')}, jax {version('jax')}."
+              f" Load average before the run {began:.1f}."]  # fmt: skip
+    print(table[-1])
+    if not names:
+        head, _, rest = README.read_text().partition(BEGIN)
+        tail = rest.partition(END)[2]
+        README.write_text(head + BEGIN + "\n" + "\n".join(table) + "\n\n" + END + tail)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
