@@ -30,8 +30,6 @@ from tests.torch_worker import (
     values,
 )
 
-# Without a framework.
-
 
 def test_every_op_of_the_vocabulary_has_a_row() -> None:
     """A question of known ops is never unsupported for want of one."""

@@ -1,0 +1,88 @@
+"""Is what people read what the project does? Transcripts run, examples judged, pages fresh."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import pytest_addoption
+from reports import changes
+from tests.runs import ROOT, run
+
+README = (ROOT / "README.md").read_text()
+
+
+def block(mark: str) -> str:
+    """The fenced block that follows a comment."""
+    found = re.search(rf"<!-- {re.escape(mark)} -->\n```\w+\n(.*?)```", README, re.DOTALL)
+    assert found is not None, mark
+    return found[1]
+
+
+def test_the_transcript_is_what_its_command_prints() -> None:
+    """Every row of the lesson, as README.md shows it."""
+    command, _, shown = block("transcript").partition("\n")
+    assert command.startswith("$ python ")
+    words = [sys.executable, *command.split()[2:]]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == shown
+
+
+def test_the_example_is_judged(tmp_path: Path) -> None:
+    """A user's own file, from TOML to verdicts in both frameworks."""
+    path = tmp_path / "my_cases.toml"
+    path.write_text(block("example: my_cases.toml"))
+    ran = run(tmp_path, f"--cases={path}")
+    steps = {(v["step"], v["aspect"], v["subject"]): v for v in ran.verdicts}
+    assert steps["y", "global", "torch"]["verdict"] == "agree"
+    assert steps["z", "shards", "jax/jit"]["verdict"] == "agree"
+    assert steps["z", "collectives", "torch"]["verdict"] == "agree"
+
+
+def test_the_table_of_changes_is_fresh() -> None:
+    """`python -m reports.changes` would write what is there."""
+    assert changes.PAGE.read_text() == changes.page()
+
+
+def test_the_table_of_changes_counts_every_row() -> None:
+    """144 rows, each subject in one of four columns."""
+    for line in re.findall(r"^\| (?:torch|jax/\S+) \|.*$", changes.page(), re.MULTILINE):
+        assert sum(map(int, re.findall(r"\| (\d+)", line))) == 144
+
+
+def test_every_option_is_in_the_readme() -> None:
+    """And every option that the README names exists."""
+
+    class Parser:
+        def __init__(self) -> None:
+            self.names: list[str] = []
+
+        def getgroup(self, name: str) -> Parser:
+            return self
+
+        def addoption(self, name: str, **kwargs: object) -> None:
+            self.names.append(name)
+
+    parser = Parser()
+    pytest_addoption(parser)  # type: ignore[arg-type]
+    told = set(re.findall(r"`(--[a-z-]+)", README)) | set(re.findall(r", `(--[a-z-]+)", README))
+    assert set(parser.names) <= told
+    assert told - set(parser.names) <= {"--junitxml", "--lf", "--dist", "--cases"}
+
+
+def test_every_link_to_a_file_leads_somewhere() -> None:
+    """In the README and in the pages that it leads to."""
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("command", ["tox -e parity", "tox -e tests"])
+def test_the_commands_of_the_readme_are_environments(command: str) -> None:
+    """Which `tox.ini` has."""
+    assert f"$ {command}" in README
+    assert f"[testenv:{command.split()[-1]}]" in (ROOT / "tox.ini").read_text()
