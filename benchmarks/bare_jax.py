@@ -128,7 +128,8 @@ def _read(name: str) -> Call:
             np.asarray(shard.data)
         if arrays.is_unreduced(array):
             # It has no NumPy value before it is summed.
-            array = jax.sharding.reshard(array, PartitionSpec())
+            there: Any = array.sharding
+            array = jax.sharding.reshard(array, NamedSharding(there.mesh, PartitionSpec()))
         np.asarray(array)
 
     return read

@@ -20,11 +20,14 @@ from typing import Any
 
 import msgspec
 import torch
+
+# DTensor imports it at its first call: a warm parent has it, else each rank pays two seconds.
+import torch._dynamo
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch._C._distributed_c10d import FileStore
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
+from torch.multiprocessing.spawn import spawn
 
 from adapters.torch_dtensor.ops import IMPORTS, mesh_source, variable
 from adapters.torch_dtensor.script import ranks, task
@@ -79,7 +82,7 @@ def spawned(jobs: Sequence[Job]) -> Run:
     def run(first: int, last: int) -> None:
         for text, size in zip(texts[first:last], sizes[first:last]):
             with tempfile.TemporaryDirectory() as folder:
-                mp.spawn(_alone, (text, f"{folder}/store", size), nprocs=size)
+                spawn(_alone, (text, f"{folder}/store", size), nprocs=size)  # type: ignore[no-untyped-call]
 
     return run
 

@@ -97,7 +97,8 @@ def page() -> str:
         "All 144 changes from {R, S(0), S(1), P(sum)}² to {R, S(0), S(1)}² on a mesh"
         " `{a=2, b=2}`, an 8x8 float32 tensor of 256 bytes. *Implied* is the placement algebra,"
         " axis by axis; *cheapest* the plan of fewest bytes, then fewest collectives. Bytes are"
-        " those that the busiest device receives. A subject's cell says `= implied`; `= its plan` for the routes that execute one; `rule:` and"
+        " those that the busiest device receives. A subject's cell says `= implied`; `= its plan`"
+        " for the routes that execute one; `rule:` and"
         " what it fired where a named lowering rule explains it; or the kind of another plan,"
         " what it fired, and its bytes over the implied and over the cheapest plan.",
         "",

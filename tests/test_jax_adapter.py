@@ -41,7 +41,7 @@ SQUARE = mesh({"a": 2, "b": 2})
 class Client:
     """A worker of the JAX adapter, asked one question at a time."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **variables: str) -> None:
         self._asks, theirs = os.pipe()[::-1]
         answers, ours = os.pipe()
         self._answers = open(answers, "rb")  # noqa: SIM115
@@ -50,7 +50,7 @@ class Client:
         self._process = subprocess.Popen(
             [sys.executable, *command, str(theirs), str(ours)],
             cwd=ROOT,
-            env=os.environ | {"TMPDIR": str(folder)},
+            env=os.environ | {"TMPDIR": str(folder)} | variables,
             pass_fds=(theirs, ours),
         )
         for fd in (theirs, ours):
@@ -551,6 +551,24 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
     assert [list(one.iterdir()) for one in tmp_path.iterdir()] == [[]]
     assert client.close() == 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_compilation_cache_in_the_environment_hides_nothing(tmp_path: Path) -> None:
+    """A program that JAX would take from a cache on disk is compiled, and its collectives seen."""
+    cache = tmp_path / "cache"
+    variables = {
+        "JAX_COMPILATION_CACHE_DIR": str(cache),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+    asked = move(ROW, tensor("s", count(8, 4), layout(ROW, "S(0)")), layout(ROW, "R"))
+    for _ in range(2):
+        client = Client(tmp_path, **variables)
+        (answer,) = client.ask(asked, JIT)
+        assert client.close() == 0
+        assert answer.complaints == ()
+        assert kinds(answer.program) == [("all-gather", ("x",))]
+    assert not cache.exists()
 
 
 # Looks at parts that only a process with jax can reach.

@@ -1,4 +1,4 @@
-"""Is the ledger two-sided? What it knows passes, what it no longer finds fails, each in its case."""
+"""Is the ledger two-sided? What it knows passes, and what it no longer finds fails."""
 
 from __future__ import annotations
 

@@ -37,7 +37,10 @@ def test_a_right_framework_passes(tmp_path: Path) -> None:
         ("stale shard", "swap", {"soundness"}, ["device 1 (x=1)", "first at [0, 0]"]),
         ("one collective too many", "gather", {"collectives"}, ["all-gather(x), all-reduce(x)"]),
         ("one collective too few", "gather", {"collectives", "effects"}, ["wanted  all-gather(x)"]),
-        ("wrong layout", "gather", {"soundness", "layout", "collectives"}, ["local shape [1, 2]", "[S(0)]"]),
+        (
+            "wrong layout", "gather", {"soundness", "layout", "collectives"},
+            ["local shape [1, 2]", "[S(0)]"],
+        ),
         ("one rank apart", "gather", {"soundness", "global"}, ["device 3 (x=3)"]),
     ],
 )  # fmt: skip

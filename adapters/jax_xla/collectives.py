@@ -116,9 +116,9 @@ def _mesh_groups(axes: str, devices: str | None, grouped: str) -> Groups:
 def axes_of(mesh: Mesh, found: Groups) -> tuple[str, ...]:
     """The mesh axes whose groups of positions these are, in mesh order; () if there are none."""
     wanted = {frozenset(group) for group in found}
-    long = [name for name, size in mesh.axes if size > 1]
-    for count in range(len(long) + 1):
-        for axes in itertools.combinations(long, count):
+    # Fewest axes first, so that one of size 1, which joins nobody, is never among them.
+    for count in range(len(mesh.axes) + 1):
+        for axes in itertools.combinations(mesh.names, count):
             if {frozenset(group) for group in layout.groups(mesh, axes)} == wanted:
                 return axes
     return ()

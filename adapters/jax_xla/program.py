@@ -26,6 +26,7 @@ from cases.model import Mesh
 
 # The pass whose result is read, and the part of its dump's file name that says so.
 _PASS = "spmd-partitioning"
+# Programs kept by `Compiler.once` at most.
 _KEPT = 512
 
 
