@@ -51,6 +51,10 @@ class Process:
         # Closed by `end`: it must outlive this call.
         self._printed = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         printed = self._printed.fileno()
+        # What it leaves in temporary files goes with it, however it ends.
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="shard-parity-", ignore_cleanup_errors=True
+        )
         # Appending, so that whoever prints goes on at the new end after `trim`.
         _set_flag(printed, os.O_APPEND)
         for fd in (self.asks, self.answers):
@@ -59,7 +63,11 @@ class Process:
         self._got = bytearray()
         path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         # The folder that pytest was started in must not shadow a worker's imports.
-        extra = {"PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}
+        extra = {
+            "PYTHONPATH": os.pathsep.join(path),
+            "PYTHONSAFEPATH": "1",
+            "TMPDIR": self._folder.name,
+        }
         command = [python, "-u", "-m", "adapters.worker", module, str(devices)]
         try:
             self._popen = subprocess.Popen(
@@ -199,6 +207,7 @@ class Process:
         for fd in (self.asks, self.answers, self._alive):
             os.close(fd)
         self._printed.close()
+        self._folder.cleanup()
 
 
 def _set_flag(fd: int, flag: int) -> None:

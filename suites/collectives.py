@@ -38,6 +38,7 @@ SEQUENCE = "one after the other"
 PLANS = (
     "fires where nothing is implied", "fires nothing", "permutes", "fewer", "gathers", "exchanges",
     "reduces", "gathers, exchanges and reduces", "over groups that are no axes",
+    "more than suffices",
 )  # fmt: skip
 
 # Framework -> the rules by which one kind of collective stands for another.

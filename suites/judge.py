@@ -85,6 +85,7 @@ def findings(
     found += aspects.stated(case, answer)
     found += collectives(case, answer, right)
     found += counts(case, answer)
+    found += sufficient(case, answer)
     found += effects(case, answer)
     if torch is not None and framework_of(answer.subject) != "torch":
         found += aspects.shards(case, answer, torch, doubt)
@@ -120,6 +121,28 @@ def counts(case: Case, answer: Answer) -> list[Finding]:
                 Finding(step, "collectives", "reference", "divergence", "wrong count", *texts)
             )
     return found
+
+
+def sufficient(case: Case, answer: Answer) -> list[Finding]:
+    """Whether a program fired more collectives than the case's source says suffice.
+
+    Held against the number alone, over all kinds: what suffices is another plan's business.
+    """
+    enough = case.expectation.sufficient
+    if enough is None or not isinstance(answer.end, Done):
+        return []
+    fired = answer.program
+    if fired is None:
+        steps = [seen.collectives for seen in answer.seen]
+        fired = tuple(one for own in steps for one in own or ())
+    # Placing an input is no part of the program.
+    fired = tuple(one for one in fired if one.kind not in ("broadcast", "scatter"))
+    texts = ", ".join(f"{n} {kind}" for kind, n in enough.items()) or "none", say(fired)
+    if len(fired) <= sum(enough.values()):
+        return [agree(None, "collectives", why="no more than suffice")]
+    return [
+        Finding(None, "collectives", "reference", "divergence", "plan: more than suffices", *texts)
+    ]
 
 
 def pinned(answer: Answer, pin: Answer | None) -> list[Finding]:

@@ -10,6 +10,7 @@ import math
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ import pytest
 from numpy.typing import NDArray
 
 from adapters import protocol
-from adapters.answer import Answer, Collective, Done, Observed, Refused, Unsupported
+from adapters.answer import Answer, Collective, Crashed, Done, Observed, Refused, Unsupported
+from adapters.host import Worker
 from adapters.process import ROOT
 from cases.arrays import pack, unpack
 from cases.layout import coordinates, offset, ranges, same
@@ -550,6 +552,27 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
     assert [one.name[:16] for one in tmp_path.iterdir()] == ["shard-parity-hlo"]
     assert [list(one.iterdir()) for one in tmp_path.iterdir()] == [[]]
     assert client.close() == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_abort_of_xla_is_that_answer_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where XLA ends the process, the next question is answered, and no file stays behind."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    over_a, over_b = (Layout(((), ()), ((axis, "sum"),)) for axis in "ab")
+    fatal = move(SQUARE, owed("s", SQUARE, count(2, 4, 4), over_a), over_b)
+    given = tensor("s", count(4, 4), layout(SQUARE, "S(0)", "R"))
+    harmless = msgspec.structs.replace(move(SQUARE, given, layout(SQUARE, "R", "R")), id="next")
+    worker = Worker("jax", "adapters.jax_xla.adapter", (EXPLICIT,))
+    try:
+        ((aborted,), (answered,)) = worker.answer(fatal), worker.answer(harmless)
+    finally:
+        worker.close()
+    assert isinstance(aborted.end, Crashed)
+    assert "SIGABRT" in aborted.end.how
+    assert "unreduced axes" in aborted.end.output
+    assert answered.end == Done()
     assert list(tmp_path.iterdir()) == []
 
 

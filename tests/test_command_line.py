@@ -1,0 +1,123 @@
+"""Does pytest do with our options what a user expects? Bad ones are refused before a start."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from tests.runs import ROOT, run
+
+NOWHERE = ("--torch-python=/nowhere/python", "--jax-python=/nowhere/python")
+GOOD = """
+[[case]]
+id = "good"
+mesh = { x = 2 }
+inputs.x = { shape = [4], placements = { x = "S(0)" } }
+"""
+RECORDS = ROOT / "records"
+TORCH, JAX = (f"--{n}={p}" for n in ("torch", "jax") for p in RECORDS.glob(f"{n}-*.xz"))
+
+
+@pytest.mark.parametrize(
+    ("files", "args", "line"),
+    [
+        (
+            {"a.toml": GOOD.replace("S(0)", "S(1)")}, ["--cases={}/a.toml"],
+            '{}/a.toml: case "good": inputs.x.placements.x: found',
+        ),
+        ({"a.toml": GOOD + GOOD}, ["--cases={}/a.toml"], '{}/a.toml: case "good": id: found'),
+        ({"a.toml": "[[case"}, ["--cases={}/a.toml"], "{}/a.toml: "),
+        ({}, ["--cases={}/none.toml"], "{}/none.toml: found"),
+        ({}, ["--ledger={}/none.toml"], "{}/none.toml: found"),
+        ({"l.toml": "[[divergence]]\nid = 3"}, ["--ledger={}/l.toml"], "{}/l.toml: divergence[0]"),
+        ({"r": "text"}, ["--torch={}/r"], "{}/r: found a file that is not xz-compressed, wanted"),
+        ({}, [TORCH.replace("torch=", "jax=")], "wanted a record of jax"),
+        ({}, ["--record={}/file"], "found one file for torch and jax, wanted a folder"),
+        ({}, ["--record={}", "--torch=off", "--jax=off"], "found no live framework"),
+        ({}, ["--record={}", "-n", "2"], "found -n, wanted one process"),
+    ],
+)  # fmt: skip
+def test_bad_usage_is_one_line_and_starts_nothing(
+    tmp_path: Path, files: dict[str, str], args: list[str], line: str
+) -> None:
+    """Exit code 4 as pytest has it; were a framework started, its interpreter would be missed."""
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    ran = run(tmp_path, *NOWHERE, *(arg.format(tmp_path) for arg in args))
+    assert ran.code == pytest.ExitCode.USAGE_ERROR
+    errors = [one for one in ran.out.splitlines() if one.strip()]
+    assert len(errors) == 1, ran.out
+    assert errors[0].startswith("ERROR: ")
+    assert line.format(tmp_path) in errors[0]
+
+
+def test_an_interpreter_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    """As is one without the framework."""
+    ran = run(tmp_path, "suites/test_lesson.py", *NOWHERE)
+    assert ran.code == pytest.ExitCode.USAGE_ERROR
+    assert "torch worker (/nowhere/python): found No such file or directory" in ran.out
+    assert "Traceback" not in ran.out
+
+
+def test_two_records_are_compared_in_seconds_with_no_framework(tmp_path: Path) -> None:
+    """The whole catalogue, from the committed records alone."""
+    ran = run(tmp_path, "suites", "-q", TORCH, JAX, *NOWHERE)
+    assert ran.code == 0, ran.out
+    assert {v["verdict"] for v in ran.verdicts} == {"agree", "known", "not comparable"}
+    assert set(ran.versions["versions"]) == {"torch", "jax"}
+
+
+def test_a_framework_can_be_left_out(tmp_path: Path) -> None:
+    """Then nothing is held against it."""
+    ran = run(tmp_path, "suites/test_lesson.py", "--torch=off", JAX, *NOWHERE)
+    assert ran.code == 0, ran.out
+    assert {v["against"] for v in ran.verdicts} == {"reference"}
+    assert not any(v["subject"] == "torch" for v in ran.verdicts)
+
+
+def test_a_case_with_nothing_to_compare_is_skipped_with_the_reason(tmp_path: Path) -> None:
+    """And counted."""
+    path = tmp_path / "cases.toml"
+    path.write_text(GOOD)
+    ran = run(tmp_path, f"--cases={path}", TORCH, JAX, "-rs")
+    assert ran.code == 0, ran.out
+    assert "1 skipped" in ran.out
+    assert "not in the record" in ran.out
+
+
+def test_cases_are_chosen_by_k_and_told_in_junit(tmp_path: Path) -> None:
+    """Ids can be typed; the XML has one testcase for each."""
+    xml = tmp_path / "junit.xml"
+    ran = run(tmp_path, "suites", TORCH, JAX, "-k", "x4-s0-to-s1 or lesson-s0", f"--junitxml={xml}")
+    assert ran.code == 0, ran.out
+    names = {case.get("name") for case in ET.parse(xml).iter("testcase")}
+    assert names >= {"test_redistribute[x4-s0-to-s1]", "test_lesson[lesson-s0-to-r]"}
+    assert all("x4-s0-to-s1" in str(name) or "lesson-s0" in str(name) for name in names)
+
+
+def test_a_record_of_a_run_is_what_the_run_saw(tmp_path: Path) -> None:
+    """Judged from it, the same verdicts come out; kept twice, the same bytes."""
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder in folders:
+        folder.mkdir()
+    args = ("suites/test_lesson.py", "--jax=off")
+    first, _ = (run(folder, *args, f"--record={folder}") for folder in folders)
+    assert first.code == 0, first.out
+    (one,), (two,) = (list(folder.glob("torch-*.jsonl.xz")) for folder in folders)
+    assert one.read_bytes() == two.read_bytes()
+    again = run(tmp_path, *args, f"--torch={one}")
+    assert again.verdicts == first.verdicts
+
+
+def test_the_summary_counts_every_verdict(tmp_path: Path) -> None:
+    """Per aspect and subject, all four kinds."""
+    ran = run(tmp_path, "suites/test_lesson.py", TORCH, JAX)
+    rows = [line.split() for line in ran.out.splitlines() if line.startswith("global ")]
+    for row in rows:
+        own = [v for v in ran.verdicts if v["aspect"] == "global" and v["subject"] == row[1]]
+        counts = [int(n) for n in row[2:6]]
+        kinds = ("agree", "known", "divergence", "not comparable")
+        assert counts == [sum(v["verdict"] == kind for v in own) for kind in kinds]
+    assert len(rows) == 5
