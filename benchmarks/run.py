@@ -154,6 +154,12 @@ def answer(asked: Worker, jobs: Sequence[Job]) -> float:
     return time.perf_counter() - started
 
 
+def spread(jobs: Sequence[Job], count: int) -> list[Job]:
+    """At most ``count`` of the jobs, evenly spread."""
+    count = min(count, len(jobs))
+    return [jobs[number * len(jobs) // count] for number in range(count)]
+
+
 def against_bare(
     what: str, framework: str, subject: str, jobs: Sequence[Job], batch: int, rounds: int = 1
 ) -> Row:
@@ -192,11 +198,9 @@ def torch() -> Iterator[Row]:
 
 def jax(count: int = 60) -> Iterator[Row]:
     """Redistribute by each route: ``count`` of the family's cases, evenly spread."""
-    questions = [case.question for case in family("redistribute")]
-    some = jobs_done("jax", questions[:: max(1, len(questions) // (count * 2))])
+    done = jobs_done("jax", [case.question for case in family("redistribute")][::4])
     for route in FRAMEWORKS["jax"].subjects:
-        jobs = [job for job in some if route in job.subjects]
-        jobs = jobs[:: max(1, len(jobs) // count)][:count]
+        jobs = spread([job for job in done if route in job.subjects], count)
         what = f"{route}, {len(jobs)} redistributes"
         yield against_bare(what, "jax", route, jobs, len(jobs) // 6 + 1)
 
@@ -205,8 +209,7 @@ def spawn(tests: int = 5, batch: int = 60) -> Iterator[Row]:
     """Kept ranks against a spawn of ranks for each test."""
     questions = [case.question for case in family("redistribute")]
     jobs = [job for job in jobs_done("torch", questions) if job.question.mesh.size == 4]
-    some = jobs[:: len(jobs) // tests][:tests]
-    bare = Bare("benchmarks.bare_torch:spawned", some)
+    bare = Bare("benchmarks.bare_torch:spawned", spread(jobs, tests))
     ours = worker("torch", ("torch",), questions)
     mine, theirs = [], []
     try:

@@ -6,10 +6,6 @@ Every question goes through a real worker process over its pipes.
 from __future__ import annotations
 
 import itertools
-import math
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,60 +15,33 @@ import ml_dtypes
 import msgspec
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from adapters import protocol
-from adapters.answer import Answer, Collective, Crashed, Done, Observed, Refused, Unsupported
+from adapters.answer import Collective, Crashed, Done, Refused, Unsupported
 from adapters.host import Worker
-from adapters.process import ROOT
-from cases.arrays import pack, unpack
-from cases.layout import coordinates, offset, ranges, same
-from cases.model import Input, Layout, Mesh, MeshStep, Question, Recipe, Step, mesh
-from cases.notation import from_placements
+from cases.arrays import pack
+from cases.model import Input, Layout, MeshStep, Question, Recipe, Step, mesh
 from cases.ops import OPS
-
-JIT, EXPLICIT = "jax/jit", "jax/explicit"
-IMPLIED, CHEAPEST = "jax/shard_map:implied", "jax/shard_map:cheapest"
-ROUTES = (JIT, EXPLICIT, IMPLIED, CHEAPEST)
-DEVICES = 8
-
-ROW = mesh({"x": 4})
-SQUARE = mesh({"a": 2, "b": 2})
-
-
-class Client:
-    """A worker of the JAX adapter, asked one question at a time."""
-
-    def __init__(self, folder: Path, **variables: str) -> None:
-        self._asks, theirs = os.pipe()[::-1]
-        answers, ours = os.pipe()
-        self._answers = open(answers, "rb")  # noqa: SIM115
-        self._asked = open(self._asks, "wb")  # noqa: SIM115
-        command = ["-m", "adapters.worker", "adapters.jax_xla.adapter", str(DEVICES)]
-        self._process = subprocess.Popen(
-            [sys.executable, *command, str(theirs), str(ours)],
-            cwd=ROOT,
-            env=os.environ | {"TMPDIR": str(folder)} | variables,
-            pass_fds=(theirs, ours),
-        )
-        for fd in (theirs, ours):
-            os.close(fd)
-        hello = protocol.read_from_worker(self._answers)
-        assert isinstance(hello, protocol.Hello)
-        self.hello = hello
-
-    def ask(self, question: Question, *subjects: str) -> list[Answer]:
-        """The answers to one question, one per subject."""
-        protocol.write(self._asked, protocol.Ask(question, subjects, 60.0))
-        answers = [protocol.read_from_worker(self._answers) for _ in subjects]
-        assert all(isinstance(answer, Answer) for answer in answers)
-        return answers  # type: ignore[return-value]
-
-    def close(self) -> int:
-        """End the worker; returns its exit code."""
-        self._asked.close()
-        self._answers.close()
-        return self._process.wait(30)
+from tests.jax_client import (
+    CHEAPEST,
+    EXPLICIT,
+    IMPLIED,
+    JIT,
+    ROUTES,
+    ROW,
+    SQUARE,
+    Client,
+    assert_holds,
+    count,
+    fired,
+    kinds,
+    layout,
+    locals_,
+    move,
+    owed,
+    question,
+    tensor,
+    value,
+)
 
 
 @pytest.fixture(scope="module")
@@ -81,78 +50,6 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     made = Client(tmp_path_factory.mktemp("worker"))
     yield made
     made.close()
-
-
-def layout(on: Mesh, *placements: str, ndim: int = 2) -> Layout:
-    """The layout of one placement per mesh axis."""
-    return from_placements(placements, on, ndim)
-
-
-def count(*shape: int, dtype: str = "float32", start: int = 0) -> NDArray[Any]:
-    """start, start + 1, ... in row-major order."""
-    return (np.arange(math.prod(shape)) + start).reshape(shape).astype(np.dtype(dtype))
-
-
-def tensor(name: str, value: NDArray[Any], at: Layout) -> Input:
-    """An input given as a global array."""
-    return Input(name, value.shape, value.dtype.name, at, pack(value))
-
-
-def owed(name: str, on: Mesh, addends: NDArray[Any], at: Layout) -> Input:
-    """A partial input: ``addends`` has a leading dim per partial axis, in their order."""
-    lead = len(at.partial)
-    shape = addends.shape[lead:]
-    local = []
-    for where, held in zip(coordinates(on), ranges(on, at, shape), strict=True):
-        addend = addends[tuple(where[axis] for axis, _ in at.partial)]
-        local.append(pack(addend[tuple(slice(*span) for span in held)]))
-    return Input(name, shape, addends.dtype.name, at, per_device=tuple(local))
-
-
-def question(on: Mesh, inputs: list[Input], *steps: Step, check: str = "") -> Question:
-    """A question that checks every result, or the names in ``check``."""
-    names = tuple(check.split()) or tuple(step.result for step in steps)
-    return Question("q", on, tuple(inputs), steps, names)
-
-
-def move(on: Mesh, given: Input, to: Layout) -> Question:
-    """One change of layout, from ``given`` to y."""
-    return question(on, [given], Step("y", "redistribute", (given.name,), to=to))
-
-
-def value(observed: Observed) -> NDArray[Any]:
-    """The global value that was seen."""
-    return unpack(observed.full[0])
-
-
-def locals_(observed: Observed) -> list[NDArray[Any]]:
-    """Every position's local array."""
-    assert observed.shards is not None
-    return [unpack(shard) for shard in observed.shards if shard is not None]
-
-
-def assert_holds(observed: Observed, on: Mesh, right: NDArray[Any], at: Layout) -> None:
-    """The result lies as ``at`` and holds ``right``: value, shards and offsets."""
-    assert isinstance(observed.layout, Layout)
-    assert same(on, observed.layout, at, right.shape)
-    assert observed.dtype == right.dtype.name
-    np.testing.assert_array_equal(value(observed), right)
-    held = ranges(on, at, right.shape)
-    for shard, spans in zip(locals_(observed), held, strict=True):
-        np.testing.assert_array_equal(shard, right[tuple(slice(*span) for span in spans)])
-    if right.size:
-        assert observed.offsets == tuple(map(offset, held))
-
-
-def kinds(collectives: tuple[Collective, ...] | None) -> list[tuple[str, tuple[str, ...]]]:
-    """Kind and axes of each collective."""
-    assert collectives is not None
-    return [(one.kind, one.axes) for one in collectives]
-
-
-def fired(answer: Answer) -> tuple[Collective, ...] | None:
-    """The collectives of a one-step question, wherever the route keeps them."""
-    return answer.program if answer.subject == JIT else answer["y"].collectives
 
 
 def test_the_worker_says_what_it_is(client: Client) -> None:
@@ -595,63 +492,3 @@ def test_a_compilation_cache_in_the_environment_hides_nothing(tmp_path: Path) ->
 
 
 # Looks at parts that only a process with jax can reach.
-INSIDE = r"""
-from adapters.jax_xla.adapter import connect
-adapter = connect(4)
-import jax, numpy as np
-from collections import Counter
-from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-from adapters.jax_xla import arrays, collectives, hlo, ops
-from cases.arrays import pack
-from cases.model import Input, Layout, Question, Step, mesh
-from cases.ops import OPS
-
-row = mesh({"x": 4})
-split, whole, owed = Layout((("x",), ())), Layout(((), ())), Layout(((), ()), (("x", "sum"),))
-assert set(ops.ROWS) == set(OPS), set(ops.ROWS) ^ set(OPS)
-
-print(ops.jit_line(Step("y", "redistribute", ("x",), to=split), "mesh"))
-print(ops.jit_line(Step("y", "sum", ("x",), {"axis": [0], "keepdims": True}), "mesh"))
-print(ops.explicit_line(Step("y", "matmul", ("x", "w"), to=owed), "mesh"))
-print(ops.explicit_line(Step("y", "add", ("x", 2.5), to=split), "mesh2"))
-print(ops.explicit_line(Step("P", "einsum", ("jax", "w"), {"subscripts": "ij,jk->ik"}), "mesh"))
-mixed = Layout(((),), (("a", "sum"), ("b", "sum"), ("c", "max")))
-print(*ops.reduce_lines(Input("x", (2,), "float32", mixed)), sep="\n")
-
-there = arrays.jax_mesh(row, AxisType.Explicit)
-spread = jax.device_put(np.ones((4, 4)), NamedSharding(there, P(reduced={"x"})))
-print(arrays.layout_of(spread, row))
-print(arrays.layout_of(spread, mesh({"x": 4}, (3, 2, 1, 0)))[0].text[:13])
-
-data = pack(np.ones((4, 4)))
-question = Question("q", row, (Input("s", (4, 4), "float64", split, data),),
-                    (Step("y", "redistribute", ("s",), to=whole),), ("y",))
-right = collectives.counts
-collectives.counts = lambda module: right(module) + Counter({"all-gather": 1})
-print(adapter.observe(question, "jax/jit", 9).complaints)
-collectives.counts = right
-hlo._WORD = hlo._ARRAY
-answer = adapter.observe(question, "jax/shard_map:implied", 9)
-print(answer.end, answer["y"].collectives, *[one[:40] for one in answer.complaints])
-"""
-
-
-def test_source_lines_foreign_layouts_and_complaints() -> None:
-    """Lines print as they run; `reduced` is a note; a counter that miscounts is complained of."""
-    done = subprocess.run(
-        [sys.executable, "-c", INSIDE], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
-        "y = jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P('x')))",
-        "y = jnp.sum(x, axis=(0,), keepdims=True)",
-        "y = jnp.matmul(x, w, out_sharding=NamedSharding(mesh, P(unreduced={'x'})))",
-        "y = jax.sharding.reshard(jnp.add(x, 2.5), NamedSharding(mesh2, P('x')))",
-        "P_ = jnp.einsum('ij,jk->ik', jax_, w)",
-        "x = jnp.sum(x, axis=(0, 1), dtype=x.dtype)",
-        "x = jnp.max(x, axis=0)",
-        "(Layout(dims=((), ()), partial=()), 'reduced over x')",
-        "NamedSharding",
-        "(\"y: our parser counts {'all-gather': 2}, XLA's own {'all-gather': 1}\",)",
-        "Done() None y: HLO text: line 1: wanted a name, foun",
-    ]

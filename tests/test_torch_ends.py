@@ -177,6 +177,9 @@ def test_a_world_that_died_between_questions_is_replaced(live: Live) -> None:
 # Worlds that are made to misbehave.
 
 CHATTY = """
+import gc
+import socket
+
 from adapters.torch_dtensor import adapter, ops, recorder, world
 
 ops._ROWS["exp"] = ops._form("torch.no_such_thing({0})")
@@ -187,6 +190,7 @@ note = recorder.Recorder._note
 
 
 def deaf(self, name, args):
+    gc.collect()
     if name != "_c10d_functional::all_reduce":
         note(self, name, args)
 
@@ -196,6 +200,10 @@ recorder.Recorder._note = deaf
 
 def connect(devices):
     real = adapter.connect(devices)
+    # Garbage that owns descriptors, and that the ranks inherit.
+    loop = [socket.socket() for _ in range(40)]
+    loop.append(loop)
+    del loop
     serve = real._serve
 
     def noisy(*args):
@@ -220,6 +228,13 @@ def test_what_ranks_print_damages_nothing(chatty: Live) -> None:
     """Frames on stdout stay there, and answers are whole."""
     right(chatty.ask(SIMPLE)["y"], LINE, "R", [8], "float32")
     assert '{"type": "Answer"}{"type"' in chatty.printed.read_text()
+
+
+def test_garbage_of_the_worker_closes_nothing_of_a_rank(chatty: Live) -> None:
+    """Sockets that it left to the collector are collected in ranks too, while gloo is at work."""
+    asked = msgspec.structs.replace(SIMPLE, fresh=True)
+    for _ in range(3):
+        right(chatty.ask(asked)["y"], LINE, "R", [8], "float32")
 
 
 def test_a_name_that_torch_lacks_is_unsupported(chatty: Live) -> None:

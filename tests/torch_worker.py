@@ -101,7 +101,9 @@ class Live:
         self._writing = os.fdopen(self._asks, "wb")
         self._reading = os.fdopen(self._answers, "rb")
         self.hello = protocol.read_from_worker(self._reading)
-        assert isinstance(self.hello, protocol.Hello), printed.read_text()
+        if not isinstance(self.hello, protocol.Hello):
+            self.close()
+            raise AssertionError(printed.read_text())
 
     def send(self, asked: Question, seconds: float = 30) -> None:
         protocol.write(self._writing, protocol.Ask(asked, ("torch",), seconds))

@@ -1,4 +1,4 @@
-"""How is JAX asked? One process, one XLA client with as many CPU devices as are wanted.
+"""How is JAX asked? In a child of this process, which has an XLA client of as many CPU devices.
 
 Knows which module answers as which subject, and what no route here can do. Setting the
 process up comes before the first import of jax, which reads the environment once.
@@ -11,12 +11,13 @@ import platform
 from collections.abc import Callable
 
 from adapters.answer import Answer, Done, End, Unsupported
+from adapters.forked import Forked
 from adapters.protocol import VERSION, Adapter, Hello
 from cases.model import Question
 
 
 def connect(devices: int) -> Adapter:
-    """A live JAX of ``devices`` CPU devices in this process; jax must not be imported yet."""
+    """A live JAX of ``devices`` CPU devices; jax must not be imported yet in this process."""
     flags = os.environ.get("XLA_FLAGS", "")
     os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={devices}".strip()
     os.environ["JAX_PLATFORMS"] = "cpu"
@@ -28,19 +29,28 @@ def connect(devices: int) -> Adapter:
     jax.config.update("jax_enable_x64", True)
     # A program from the persistent cache is not compiled, and so has no dump to read.
     jax.config.update("jax_enable_compilation_cache", False)
-    return JaxAdapter(devices)
+    from jaxlib import version
+
+    # What a question needs is imported before the first fork, and the client made after it.
+    from adapters.jax_xla import explicit, jit, shard_map  # noqa: F401
+
+    facts = (f"jaxlib {version.__version__}", f"{devices} host devices")
+    python = platform.python_version()
+    hello = Hello(VERSION, "jax", jax.__version__, python, facts, os.getpid())
+    return Forked(hello, lambda: JaxAdapter(hello, devices))
 
 
 class JaxAdapter:
     """JAX, live in this process until `close`."""
 
-    def __init__(self, devices: int) -> None:
+    def __init__(self, hello: Hello, devices: int) -> None:
         from adapters.jax_xla import explicit, jit, shard_map
         from adapters.jax_xla.answering import Answering
         from adapters.jax_xla.program import Compiler
         from adapters.reference.cheapest import cheapest
         from adapters.reference.implied import implied
 
+        self._hello = hello
         self._devices = devices
         self._compiler = Compiler()
         self._answering = Answering
@@ -59,16 +69,12 @@ class JaxAdapter:
 
     def hello(self) -> Hello:
         """This JAX: its release, and how many devices it has."""
-        import jax
-        from jaxlib import version
-
-        facts = (f"jaxlib {version.__version__}", f"{self._devices} host devices")
-        return Hello(VERSION, "jax", jax.__version__, platform.python_version(), facts, os.getpid())
+        return self._hello
 
     def observe(self, question: Question, subject: str, seconds: float) -> Answer:
         """What JAX does with the question by the route called ``subject``.
 
-        Cannot stop itself: a call into XLA ends when it ends, and the run ends the process.
+        Cannot stop itself: a call into XLA ends when it ends, or its process is ended.
         KeyError if there is no such route.
         """
         from adapters.jax_xla.attempt import Stopped

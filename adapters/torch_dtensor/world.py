@@ -6,7 +6,6 @@ that a rank may have raised. It is forked from, so nothing here may start a thre
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import mmap
 import os
@@ -32,8 +31,8 @@ GRACE = 1.0
 STACKS = 0.4
 # Seconds for a rank to end once its link has.
 DYING = 1.0
-# File descriptors of a rank past which its world is renewed. Each mesh of two axes costs a
-# rank some 12 descriptors and 6 threads; at thousands everything is several times slower.
+# File descriptors of a rank, beside the inherited, past which its world is renewed. Each mesh
+# of two axes costs a rank some 12 and 6 threads; at thousands all is several times slower.
 FD_LIMIT = 256
 
 _PR_SET_PDEATHSIG = 1
@@ -78,6 +77,7 @@ class World:
         self._pids: list[int] = []
         self._links: list[socket.socket] = []
         self._selector = selectors.DefaultSelector()
+        self._inherited = len(os.listdir("/proc/self/fd"))
         sys.stdout.flush()
         sys.stderr.flush()
         for number in range(size):
@@ -98,12 +98,7 @@ class World:
         try:
             _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() == parent:
-                kept = {0, 1, 2, link.fileno(), self._store, self._stacks[number]}
-                # The worker's pipes among them: a rank must neither keep them open nor write
-                # to them. The descriptor that listed the others is closed by now.
-                for fd in {int(name) for name in os.listdir("/proc/self/fd")} - kept:
-                    with contextlib.suppress(OSError):
-                        os.close(fd)
+                self._let_go({0, 1, 2, link.fileno(), self._store, self._stacks[number]})
                 store = f"/proc/self/fd/{self._store}"
                 serve(number, self.size, link, store, self._stacks[number], self._progress)
                 code = 0
@@ -112,6 +107,17 @@ class World:
             traceback.print_exc()
         finally:
             os._exit(code)
+
+    def _let_go(self, kept: set[int]) -> None:
+        """In a rank: be rid of every inherited descriptor but ``kept``.
+
+        The worker's pipes are among them, and a rank must neither keep them open nor write to
+        them. They are not closed but made to lead nowhere: objects of the worker still own
+        their numbers, and one that is collected here would close what gloo had opened since.
+        """
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for fd in {int(name) for name in os.listdir("/proc/self/fd")} - kept - {nowhere}:
+            os.dup2(nowhere, fd)
 
     def usable(self) -> bool:
         """Whether every rank lives and has file descriptors to spare."""
