@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from numpy.typing import NDArray
 
 from adapters.answer import Answer, Crashed, Done, End, Hung, Observed, Refused, Unsupported, ending
@@ -228,6 +229,19 @@ def stated(case: Case, answer: Answer) -> list[Finding]:
         ):
             if wanted_all is not None:
                 findings.append(_stated_shards(mesh, seen.name, kind, wanted_all, got_all))
+    return findings
+
+
+def meshes(case: Case, answer: Answer) -> list[Finding]:
+    """Does every device see the derived meshes that the case says it sees?"""
+    findings = []
+    for name, wanted in case.expectation.meshes.items():
+        seen = _other(answer, name)
+        if seen is None or seen.shards is None:
+            findings.append(not_comparable(name, "meshes", ending(answer.end)))
+            continue
+        found = _stated_shards(case.question.mesh, name, "wrong value", wanted, seen.shards)
+        findings.append(msgspec.structs.replace(found, aspect="meshes"))
     return findings
 
 

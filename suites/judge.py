@@ -83,6 +83,7 @@ def findings(
     found = aspects.soundness(case, answer)
     found += aspects.global_(case, answer, right)
     found += aspects.stated(case, answer)
+    found += aspects.meshes(case, answer)
     found += collectives(case, answer, right)
     found += counts(case, answer)
     found += sufficient(case, answer)
@@ -129,7 +130,7 @@ def sufficient(case: Case, answer: Answer) -> list[Finding]:
     Held against the number alone, over all kinds: what suffices is another plan's business.
     """
     enough = case.expectation.sufficient
-    if enough is None or not isinstance(answer.end, Done):
+    if enough is None or not isinstance(answer.end, Done) or answer.subject.startswith(SHARD_MAP):
         return []
     fired = answer.program
     if fired is None:
