@@ -1,25 +1,21 @@
 """How is an adapter spared what kills it? Its work is done in a child, forked warm.
 
-Importing a framework takes seconds and forking a process that has imported it takes
-milliseconds, so an abort in the middle of a question costs one fork. For adapters that answer
-in one process; knows no framework. It is forked from, so nothing here may start a thread.
+An abort in the middle of a question then costs one fork. For adapters that answer in one
+process; knows no framework. It is forked from, so nothing here may start a thread.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import os
 import select
 import signal
 import socket
-import sys
 import time
-import traceback
 from collections.abc import Callable
 
-from adapters import protocol
+from adapters import child, protocol
 from adapters.answer import Answer, Crashed, Hung
 from adapters.protocol import HEAD, Adapter, Ask, Hello
 from cases.model import Question
@@ -28,11 +24,6 @@ from cases.model import Question
 STACK = 0.2
 # Seconds for a child that has closed its link to be gone, so that it can be said how.
 DYING = 1.0
-# Of what a child printed before it died, the last so many bytes are kept.
-TAIL = 4096
-
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Forked:
@@ -56,20 +47,21 @@ class Forked:
         if self._child is not None and not self._child.lives():
             self._child.end()
             self._child = None
-        child = self._child = self._child or _Child(self._make)
-        printed = _so_far()
-        answer = child.ask(Ask(question, (subject,), seconds), time.monotonic() + seconds)
+        at_work = self._child = self._child or _Child(self._make)
+        printed = child.printed_so_far()
+        answer = at_work.ask(Ask(question, (subject,), seconds), time.monotonic() + seconds)
         if isinstance(answer, Answer):
             return answer
         self._child = None
         if answer == "late":
-            child.show_stack()
-            child.end()
-            stack = _since(printed)
-            return Answer(
-                question.id, subject, Hung(f"no answer in {seconds:g} s", stacks=(stack,))
-            )
-        return Answer(question.id, subject, Crashed(child.end(), output=_since(printed)))
+            at_work.show_stack()
+            at_work.end()
+            stack = child.printed_since(printed)
+            hung = Hung(f"no answer in {seconds:g} s", stacks=(stack,))
+            return Answer(question.id, subject, hung)
+        how = at_work.end(DYING)
+        crashed = Crashed(how, output=child.printed_since(printed))
+        return Answer(question.id, subject, crashed)
 
     def close(self) -> None:
         """Let the child end, and see that it does."""
@@ -82,17 +74,7 @@ class _Child:
     """One child, from its fork to `end`."""
 
     def __init__(self, make: Callable[[], Adapter]):
-        tasks = len(os.listdir("/proc/self/task"))
-        if tasks != 1:
-            raise RuntimeError(f"found {tasks} threads, wanted 1 before a child is forked")
-        self._link, theirs = socket.socketpair()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        parent = os.getpid()
-        self._pid = os.fork()
-        if self._pid == 0:
-            _live(theirs, parent, make)
-        theirs.close()
+        self._pid, self._link = child.fork(lambda link: _serve(link, make()))
 
     def lives(self) -> bool:
         """Whether the child can be asked: it says nothing unasked but its end."""
@@ -136,40 +118,16 @@ class _Child:
 
     def end(self, patience: float = 0.0) -> str:
         """How it ended: "SIGABRT", "exit code 3". Killed if it lives past ``patience`` seconds."""
-        stop = time.monotonic() + patience
-        done, status = os.waitpid(self._pid, os.WNOHANG)
-        while not done and time.monotonic() < stop:
-            time.sleep(0.005)
-            done, status = os.waitpid(self._pid, os.WNOHANG)
-        if not done:
+        how = child.fate(self._pid, patience)
+        with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
-            _, status = os.waitpid(self._pid, 0)
+        os.waitpid(self._pid, 0)
         self._link.close()
-        code = os.waitstatus_to_exitcode(status)
-        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
-
-
-def _live(link: socket.socket, parent: int, make: Callable[[], Adapter]) -> None:
-    """The life of a child. Never returns into the code that forked."""
-    code = 1
-    try:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() == parent:
-            kept = {0, 1, 2, link.fileno()}
-            # The worker's pipes among them: what a child does to them would reach the run.
-            for fd in {int(name) for name in os.listdir("/proc/self/fd")} - kept:
-                with contextlib.suppress(OSError):
-                    os.close(fd)
-            faulthandler.register(signal.SIGUSR1)
-            _serve(link, make())
-            code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(code)
+        return how
 
 
 def _serve(link: socket.socket, adapter: Adapter) -> None:
+    faulthandler.register(signal.SIGUSR1)
     try:
         with link.makefile("rb") as asks:
             while (ask := protocol.read_from_run(asks)) is not None:
@@ -178,18 +136,3 @@ def _serve(link: socket.socket, adapter: Adapter) -> None:
                     link.sendall(protocol.encode(answer))
     finally:
         adapter.close()
-
-
-def _so_far() -> int:
-    """How many bytes have been printed on stderr, where that is a file."""
-    return os.fstat(2).st_size
-
-
-def _since(start: int) -> str:
-    """The end of what was printed on stderr since ``start``; "" where it is no file to read."""
-    try:
-        with open("/proc/self/fd/2", "rb") as printed:
-            printed.seek(max(start, _so_far() - TAIL))
-            return printed.read().decode(errors="replace")
-    except OSError:
-        return ""

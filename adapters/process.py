@@ -66,6 +66,8 @@ class Process:
         extra = {
             "PYTHONPATH": os.pathsep.join(path),
             "PYTHONSAFEPATH": "1",
+            # Messages that print a set are the same in every run.
+            "PYTHONHASHSEED": "0",
             "TMPDIR": self._folder.name,
         }
         command = [python, "-u", "-m", "adapters.worker", module, str(devices)]

@@ -6,7 +6,7 @@ that a rank may have raised. It is forked from, so nothing here may start a thre
 
 from __future__ import annotations
 
-import ctypes
+import functools
 import mmap
 import os
 import select
@@ -14,11 +14,10 @@ import selectors
 import signal
 import socket
 import struct
-import sys
 import time
-import traceback
 from collections.abc import Callable, Iterable, Sequence
 
+from adapters import child
 from adapters.answer import Crashed, Hung
 from adapters.torch_dtensor import wire
 from adapters.torch_dtensor.wire import HEAD, Go, Raised, Said, Task, Wanted
@@ -34,9 +33,6 @@ DYING = 1.0
 # File descriptors of a rank, beside the inherited, past which its world is renewed. Each mesh
 # of two axes costs a rank some 12 and 6 threads; at thousands all is several times slower.
 FD_LIMIT = 256
-
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
 
 Serve = Callable[[int, int, socket.socket, str, int, memoryview], None]
 
@@ -60,12 +56,6 @@ class World:
     """
 
     def __init__(self, size: int, serve: Serve):
-        tasks = len(os.listdir("/proc/self/task"))
-        if tasks != 1:
-            raise RuntimeError(
-                f"found {tasks} threads, wanted 1 before ranks are forked"
-                " (is OPENBLAS_NUM_THREADS=1 set before NumPy is imported?)"
-            )
         self.size = size
         self._meshes: set[Mesh] = set()
         self._grown = False
@@ -74,50 +64,23 @@ class World:
         self._store = os.memfd_create("ranks")
         self._stacks = [os.memfd_create(f"stack of {number}") for number in range(size)]
         self._places: tuple[str, ...] = ()
+        self._printed = 0
         self._pids: list[int] = []
         self._links: list[socket.socket] = []
         self._selector = selectors.DefaultSelector()
         self._inherited = len(os.listdir("/proc/self/fd"))
-        sys.stdout.flush()
-        sys.stderr.flush()
         for number in range(size):
-            ours, theirs = socket.socketpair()
-            parent = os.getpid()
-            pid = os.fork()
-            if pid == 0:
-                self._become(number, parent, theirs, serve)
-            theirs.close()
-            ours.setblocking(False)
+            live = functools.partial(self._live, number, serve)
+            pid, link = child.fork(live, (self._store, self._stacks[number]))
+            link.setblocking(False)
             self._pids.append(pid)
-            self._links.append(ours)
-            self._selector.register(ours, selectors.EVENT_READ, _Inbox(number))
+            self._links.append(link)
+            self._selector.register(link, selectors.EVENT_READ, _Inbox(number))
 
-    def _become(self, number: int, parent: int, link: socket.socket, serve: Serve) -> None:
-        """The life of a rank, in its own process. Never returns."""
-        code = 1
-        try:
-            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() == parent:
-                self._let_go({0, 1, 2, link.fileno(), self._store, self._stacks[number]})
-                store = f"/proc/self/fd/{self._store}"
-                serve(number, self.size, link, store, self._stacks[number], self._progress)
-                code = 0
-        # Nothing may get out into the code that forked.
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-
-    def _let_go(self, kept: set[int]) -> None:
-        """In a rank: be rid of every inherited descriptor but ``kept``.
-
-        The worker's pipes are among them, and a rank must neither keep them open nor write to
-        them. They are not closed but made to lead nowhere: objects of the worker still own
-        their numbers, and one that is collected here would close what gloo had opened since.
-        """
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for fd in {int(name) for name in os.listdir("/proc/self/fd")} - kept - {nowhere}:
-            os.dup2(nowhere, fd)
+    def _live(self, number: int, serve: Serve, link: socket.socket) -> None:
+        """The life of a rank, in its own process."""
+        store = f"/proc/self/fd/{self._store}"
+        serve(number, self.size, link, store, self._stacks[number], self._progress)
 
     def usable(self) -> bool:
         """Whether every rank lives and has file descriptors to spare."""
@@ -133,6 +96,7 @@ class World:
         Raises:
             Fault: as `send` and `hear`.
         """
+        self._printed = child.printed_so_far()
         new = {mesh for _, mesh in task.meshes} - self._meshes
         self._meshes |= new
         self._grown = self._grown or bool(new)
@@ -214,10 +178,11 @@ class World:
         self._pids = []
 
     def _crashed(self, *dead: int) -> Fault:
-        fates = {rank: _fate(self._pids[rank]) for rank in sorted(dead)}
+        fates = {rank: child.fate(self._pids[rank], DYING) for rank in sorted(dead)}
         # Of several, one that was killed is likelier the cause than one that left.
         rank = min(fates, key=lambda rank: (not fates[rank].startswith("SIG"), rank))
-        return Fault(Crashed(f"rank {rank} died: {fates[rank]}", rank))
+        how = f"rank {rank} died: {fates[rank]}"
+        return Fault(Crashed(how, rank, child.printed_since(self._printed)))
 
     def _hung(
         self, why: str, silent: set[int], said: dict[int, Said], raised: Sequence[int] = ()
@@ -276,19 +241,3 @@ class _Inbox:
         body = bytes(self._got[HEAD.size : end])
         del self._got[:end]
         return wire.from_rank.decode(body)
-
-
-def _fate(pid: int) -> str:
-    """How a process that is about to end does: "SIGKILL", "exit code 1"."""
-    stop = time.monotonic() + DYING
-    # Left unreaped: `close` does that.
-    while (fate := os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is None:
-        if time.monotonic() > stop:
-            return "closed its link"
-        time.sleep(0.005)
-    if fate.si_code == os.CLD_EXITED:
-        return f"exit code {fate.si_status}"
-    try:
-        return signal.Signals(fate.si_status).name
-    except ValueError:
-        return f"SIG{fate.si_status}"
