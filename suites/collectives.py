@@ -36,7 +36,7 @@ SEQUENCE = "one after the other"
 
 # The kinds of plan that are not the implied one, by what they do that is not implied.
 PLANS = (
-    "fires where nothing is implied", "fires nothing", "permutes", "fewer", "gathers", "exchanges",
+    "fires where nothing is implied", "fires nothing", "permutes", "more", "fewer", "gathers", "exchanges",
     "reduces", "gathers, exchanges and reduces", "over groups that are no axes",
     "more than suffices",
 )  # fmt: skip
@@ -111,6 +111,8 @@ def plan_kind(mesh: Mesh, counted: tuple[Collective, ...], wanted: tuple[Collect
     extra = {kind for kind, _ in ours - theirs}
     if "collective-permute" in extra:
         return "permutes"
+    if not theirs - ours:
+        return "more"
     for kinds, said in (
         (set(), "fewer"),
         ({"all-gather"}, "gathers"),

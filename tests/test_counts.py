@@ -52,6 +52,8 @@ def fired(text: str) -> tuple[Collective, ...]:
         ("torch", "AGa", "AAa", Explained(rules=(GATHERS,))),
         ("torch", "AGa AGb", "AAa AGb", Explained(rules=(GATHERS,))),
         ("torch", "AGa AGa", "AAa", Explained(plan="gathers")),
+        ("torch", "AGa AGa", "AGa", Explained(plan="more")),
+        ("torch", "AGa ARa", "AGa", Explained(plan="more")),
         ("torch", "AGb", "AAa", Explained(plan="gathers")),
         ("torch", "ARa", "RSa", Explained(plan="reduces")),
         ("jax/jit", "ARa", "RSa", Explained(rules=(REDUCES,))),
