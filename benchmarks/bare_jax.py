@@ -130,6 +130,8 @@ def _read(name: str) -> Call:
             # It has no NumPy value before it is summed.
             there: Any = array.sharding
             array = jax.sharding.reshard(array, NamedSharding(there.mesh, PartitionSpec()))
-        np.asarray(array)
+        # JAX cannot read an empty array whose shards do not fit the layout that it says.
+        if array.size:
+            np.asarray(array)
 
     return read

@@ -77,12 +77,14 @@ def cell(mesh: Mesh, subject: str, row: Row) -> tuple[str, str]:
         same = not explain(mesh, "", own, cheap).plan
         words = "= cheapest" if same else f"{explained.plan}: {say(own)}"
         return "other", f"{words} ({factor(own, row.by.implied)}, {factor(own, cheap)})"
+    times = factor(own, wanted)
+    more = "" if times == "1x" else f" ({times})"
     if explained.rules:
-        return "rule", f"rule: {say(own)}"
+        return "rule", f"rule: {say(own)}{more}"
     if "shard_map" in subject:
         return "implied", "= its plan"
     finding = held(mesh, subject, "y", own, row.by)
-    return "implied", "= implied" + (f", {SEQUENCE}" if finding.observed else "")
+    return "implied", "= implied" + (f", {SEQUENCE}" if finding.observed else "") + more
 
 
 def page() -> str:

@@ -195,15 +195,18 @@ def held(
 ) -> Finding:
     """The finding for counted collectives against what is implied."""
     explained = explain(mesh, subject, counted, by.implied)
+    # Counts are what is held; bytes may differ with the order, and are told.
+    times = factor(counted, by.implied)
+    worth = "" if times == "1x" else f"{times} the implied plan's bytes"
     if not explained.plan:
         rules = explained.rules or _sequence(mesh, subject, counted, by)
         if not rules:
-            return agree(step, "collectives")
+            return agree(step, "collectives", why=worth)
         return Finding(
             step, "collectives", "reference", "agree", f"rule: {' and '.join(rules)}",
-            say(by.implied), say(counted),
+            say(by.implied), say(counted), worth,
         )  # fmt: skip
-    worth = f"{factor(counted, by.implied)} the implied plan's bytes"
+    worth = f"{times} the implied plan's bytes"
     if by.cheapest is not None:
         worth += f", {factor(counted, by.cheapest)} the cheapest's ({say(by.cheapest)})"
     return Finding(

@@ -224,7 +224,7 @@ def known(
 
 def _lowered(case: Case, finding: Finding, rules: Sequence[Entry]) -> tuple[Finding, str | None]:
     """A count explained by lowering rules, each of which the ledger has to have."""
-    ids, why = [], []
+    ids, why = [], [finding.why] if finding.why else []
     for name in finding.observed.removeprefix("rule: ").split(" and "):
         single = msgspec.structs.replace(finding, observed=f"rule: {name}")
         rule = next((rule for rule in rules if _fits(rule, case, single)), None)
@@ -233,7 +233,7 @@ def _lowered(case: Case, finding: Finding, rules: Sequence[Entry]) -> tuple[Find
             return msgspec.structs.replace(finding, verdict="divergence", why=missing), None
         ids.append(rule.id)
         why.append(rule.why)
-    return msgspec.structs.replace(finding, why=" ".join(why)), ids[0]
+    return msgspec.structs.replace(finding, why="; ".join(why)), ids[0]
 
 
 def _fits(entry: Entry, case: Case, finding: Finding) -> bool:
