@@ -36,8 +36,8 @@ SEQUENCE = "one after the other"
 
 # The kinds of plan that are not the implied one, by what they do that is not implied.
 PLANS = (
-    "fires where nothing is implied", "fires nothing", "permutes", "more", "fewer", "gathers", "exchanges",
-    "reduces", "gathers, exchanges and reduces", "over groups that are no axes",
+    "fires where nothing is implied", "fires nothing", "permutes", "more", "fewer", "gathers",
+    "exchanges", "reduces", "gathers, exchanges and reduces", "over groups that are no axes",
     "more than suffices",
 )  # fmt: skip
 
