@@ -9,10 +9,14 @@ import msgspec
 
 
 class Framework(msgspec.Struct, frozen=True):
-    """One framework: the module with ``connect``, and the subjects it answers as."""
+    """One framework: the module with ``connect``, and the subjects it answers as.
+
+    ``processes``: how many share the subjects between them, where one would leave a core idle.
+    """
 
     module: str
     subjects: tuple[str, ...]
+    processes: int = 1
 
 
 FRAMEWORKS = {
@@ -20,6 +24,8 @@ FRAMEWORKS = {
     "jax": Framework(
         "adapters.jax_xla.adapter",
         ("jax/jit", "jax/explicit", "jax/shard_map:implied", "jax/shard_map:cheapest"),
+        # XLA compiles on one core, and compiling is nearly all that its routes do.
+        processes=2,
     ),
 }
 

@@ -30,11 +30,15 @@ _PLANNERS = {"jax/shard_map:implied": implied, "jax/shard_map:cheapest": cheapes
 
 def compiled(jobs: Sequence[Job]) -> Callable[[int, int], None]:
     """Runs jobs, each subject's program compiled anew."""
-    calls = [[_calls(job.question, subject) for subject in job.subjects] for job in jobs]
+    calls = {
+        number: [_calls(job.question, subject) for subject in job.subjects]
+        for number, job in enumerate(jobs)
+    }
 
     def run(first: int, last: int) -> None:
-        for route in calls[first:last]:
-            for sequence in route:
+        for number in range(first, last):
+            # Not kept, since JAX keeps what it traced for as long as the function lives.
+            for sequence in calls.pop(number):
                 values: Values = {}
                 for call in sequence:
                     call(values)

@@ -7,7 +7,6 @@ adapter's do. Nothing is recorded, sent or compared.
 
 from __future__ import annotations
 
-import gc
 import itertools
 import os
 import socket
@@ -57,8 +56,6 @@ def forked(jobs: Sequence[Job]) -> Run:
     torch.set_num_interop_threads(1)
     programs = [_program(job.question) for job in jobs]
     worlds: dict[int, list[socket.socket]] = {}
-    gc.collect()
-    gc.freeze()
 
     def run(first: int, last: int) -> None:
         for size, span in itertools.groupby(range(first, last), lambda i: programs[i].size):

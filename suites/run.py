@@ -88,7 +88,7 @@ class Run:
         # Each process of pytest-xdist asks one ahead: it does not know what others will take.
         self._sources = Sources(
             choices, devices=most_devices(questions), seconds=option("--deadline"),
-            ahead=2 if self._distributed else 64,
+            ahead=2 if self._distributed else 64, spread=not self._distributed,
         )  # fmt: skip
         if not self._distributed:
             for question in questions:

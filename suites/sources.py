@@ -31,11 +31,55 @@ class Choice(msgspec.Struct, frozen=True):
     python: str = sys.executable
 
 
+class Live:
+    """One framework in as many processes as its registry line says, its subjects dealt out.
+
+    Asks and answers as a `Worker` does.
+    """
+
+    def __init__(
+        self, name: str, python: str, devices: int, seconds: float, ahead: int, processes: int
+    ):
+        row = FRAMEWORKS[name]
+        self._subjects = row.subjects
+        self._workers = [
+            Worker(
+                name, row.module, row.subjects[first::processes], python=python, devices=devices,
+                seconds=seconds, ahead=ahead,
+            )
+            for first in range(processes)
+        ]  # fmt: skip
+
+    def hello(self) -> Hello | None:
+        """What the first process said it is; None until it has."""
+        return self._workers[0].hello()
+
+    def ask(self, question: Question) -> None:
+        """Queue a question behind those asked before."""
+        for worker in self._workers:
+            worker.ask(question)
+
+    def answer(self, question: Question) -> tuple[Answer, ...]:
+        """The answers, one per subject in the registry's order; waits for them.
+
+        Raises:
+            WorkerError: the framework cannot be asked at all.
+        """
+        found = [answer for worker in self._workers for answer in worker.answer(question)]
+        return tuple(sorted(found, key=lambda answer: self._subjects.index(answer.subject)))
+
+    def close(self) -> None:
+        """End every process at once."""
+        for worker in self._workers:
+            worker.close()
+
+
 class Sources:
     """The frameworks of a run, asked together.
 
     ``devices``: the most that a case needs. ``seconds``: the deadline of one answer.
-    ``ahead``: questions in a worker at a time.
+    ``ahead``: questions in a worker at a time. ``spread``: whether a framework may have
+    several processes.
     """
 
     def __init__(
@@ -45,18 +89,17 @@ class Sources:
         devices: int = 8,
         seconds: float = 30.0,
         ahead: int = 64,
+        spread: bool = True,
     ):
-        self._sources: dict[str, Worker | Record] = {}
+        self._sources: dict[str, Live | Record] = {}
         self._pins: dict[str, Record | None] = {}
         for name, row in FRAMEWORKS.items():
             choice = choices.get(name, Choice())
             if choice.source == "off":
                 continue
             if choice.source == "live":
-                self._sources[name] = Worker(
-                    name, row.module, row.subjects, python=choice.python, devices=devices,
-                    seconds=seconds, ahead=ahead,
-                )  # fmt: skip
+                processes = row.processes if spread else 1
+                self._sources[name] = Live(name, choice.python, devices, seconds, ahead, processes)
             else:
                 self._sources[name] = record.load(choice.source, name, row.subjects)
 
@@ -84,7 +127,7 @@ class Sources:
 
     def live(self) -> tuple[str, ...]:
         """The frameworks that run rather than being read."""
-        return tuple(name for name, one in self._sources.items() if isinstance(one, Worker))
+        return tuple(name for name, one in self._sources.items() if isinstance(one, Live))
 
     def pins(self, question: Question) -> dict[str, Answer]:
         """What the committed records of the very releases that run live answered, by subject."""
