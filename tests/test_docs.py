@@ -6,11 +6,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from conftest import pytest_addoption
-from reports import changes
+from reports import changes, insensitive
 from tests.runs import ROOT, run
 
 README = (ROOT / "README.md").read_text()
@@ -43,9 +44,10 @@ def test_the_example_is_judged(tmp_path: Path) -> None:
     assert steps["z", "collectives", "torch"]["verdict"] == "agree"
 
 
-def test_the_table_of_changes_is_fresh() -> None:
-    """`python -m reports.changes` would write what is there."""
-    assert changes.PAGE.read_text() == changes.page()
+@pytest.mark.parametrize("report", [changes, insensitive], ids=lambda report: report.PAGE.name)
+def test_a_generated_page_is_fresh(report: ModuleType) -> None:
+    """What `python -m reports.…` would write is what is there."""
+    assert report.PAGE.read_text() == report.page()
 
 
 def test_the_table_of_changes_counts_every_row() -> None:
