@@ -23,8 +23,8 @@ def page() -> str:
         "Written by `python -m reports.insensitive`; do not edit.",
         "",
         f"Of the {total:,} cases of the catalogue, {len(found)} are of a kind in which no seeded"
-        " mistake changes a value or a shard, so that they watch layouts, refusals and collectives alone."
-        " Every other case is shown, for every mistake seeded in it, to notice it.",
+        " mistake changes a value or a shard, so that they watch layouts, refusals and collectives"
+        " alone. Every other case is shown, for every mistake seeded in it, to notice it.",
         "",
         "| family | case | why |",
         "|---|---|---|",
