@@ -218,8 +218,19 @@ def known(
         else:
             known_of = msgspec.structs.replace(finding, verdict="known", why=entry.why)
             out.append((known_of, entry.id))
-    out += [(_gone(entry), entry.id) for entry in entries if entry.id not in held]
-    return out
+    missed = [entry for entry in entries if entry.id not in held and _could_show(entry, found)]
+    return out + [(_gone(entry), entry.id) for entry in missed]
+
+
+def _could_show(entry: Entry, found: Sequence[Finding]) -> bool:
+    """Whether what an entry knows of would have shown, had it been there.
+
+    Not where all that it is about was not comparable: another framework left out, a question
+    that a record does not have.
+    """
+    return any(
+        finding.aspect == entry.aspect and finding.verdict != "not comparable" for finding in found
+    )
 
 
 def _lowered(case: Case, finding: Finding, rules: Sequence[Entry]) -> tuple[Finding, str | None]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs import Ran
+from tests.runs import ROOT, Ran, run
 from tests.test_wrong_frameworks import stand_in
 
 DOUBLED = """
@@ -76,3 +76,10 @@ def test_last_failed_is_safe(tmp_path: Path) -> None:
         assert ran.code == 1
         assert {one[0] for one in ran.diverging()} == {"gather"}
     assert {v["case"] for v in again.verdicts} == {"gather"}
+
+
+def test_an_entry_is_not_missed_where_nothing_could_be_compared(tmp_path: Path) -> None:
+    """The project's own entries about JAX beside torch, with torch left out."""
+    (record,) = (f"--jax={path}" for path in (ROOT / "records").glob("jax-*.xz"))
+    ran = run(tmp_path, "suites/test_redistribute.py", "-k", "0x4", "--torch=off", record)
+    assert ran.code == 0, ran.out
