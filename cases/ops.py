@@ -51,8 +51,8 @@ def _axes(axis: Any) -> Any:
 
 
 def _wide(x: Value) -> Value:
-    # Half-width floats are summed in float64 and rounded once.
-    return x.astype(np.float64) if x.dtype.itemsize < 4 and x.dtype.kind not in "biu" else x
+    # Floats are summed in float64 and rounded once.
+    return x.astype(np.float64) if x.dtype.kind not in "biuc" and x.dtype.itemsize < 8 else x
 
 
 def _reduce(function: Callable[..., Any]) -> Callable[..., Any]:

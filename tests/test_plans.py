@@ -14,11 +14,20 @@ import pytest
 
 from adapters.reference.cheapest import cheapest, every_layout
 from adapters.reference.implied import implied
-from adapters.reference.plan import Move, Plan, collectives, cost, execute, plan_bytes
+from adapters.reference.plan import (
+    Move,
+    Plan,
+    collectives,
+    combine,
+    cost,
+    execute,
+    plan_bytes,
+)  # fmt: skip
+from adapters.reference.rules import implied_by
 from adapters.reference.values import Value, cut, join
-from cases.arrays import unpack
+from cases.arrays import numpy_dtype, unpack
 from cases.catalogue.build import tensor
-from cases.model import Layout, Mesh, mesh
+from cases.model import Layout, Mesh, Step, mesh
 from cases.notation import from_placements
 
 Planner = Callable[[Mesh, Layout, Layout, tuple[int, ...]], Plan]
@@ -282,3 +291,55 @@ def test_a_wrong_move_does_not_land() -> None:
     wrong = (Move("all-gather", ("b", "a"), Layout((("b", "a"), ())), target),)
     with pytest.raises(AssertionError):
         _lands(TWO, wrong, source, target, (8, 8))
+
+
+@pytest.mark.parametrize("planner", [implied, cheapest])
+@pytest.mark.parametrize(
+    "kinds", list(itertools.permutations(("sum", "avg", "max", "min", "product"), 2))
+)
+def test_mixed_reductions_can_be_owed_anew(planner: Planner, kinds: tuple[str, str]) -> None:
+    """From every layout of one pending reduction to every pair of them, and back to none."""
+    one, other = kinds
+    for source in (
+        Layout(((), ())), Layout(((), ()), (("a", "sum"),)), Layout(((), ()), (("b", "sum"),)),
+        Layout(((), ()), (("a", one),)), Layout(((), ()), (("b", other),)),
+        Layout((("a",), ()), (("b", "sum"),)),
+    ):  # fmt: skip
+        for target in (
+            Layout(((), ()), (("a", one), ("b", other))),
+            Layout(((), ()), (("b", one), ("a", other))),
+            Layout(((), ("a",)), (("b", other),)),
+        ):
+            _lands(TWO, planner(TWO, source, target, (4, 4)), source, target, (4, 4))
+
+
+def test_half_width_floats_are_summed_in_64_bits() -> None:
+    """199 + 198 - 200 - 196 is 1, though no partial sum of it is a bfloat16."""
+    addends = [np.array([x], numpy_dtype("bfloat16")) for x in (199, 198, -200, -196)]
+    assert combine(addends, "sum").astype(float).tolist() == [1.0]
+
+
+def test_an_operand_may_come_to_owe_what_the_other_owes() -> None:
+    """P(sum) + R is P(sum) for nothing: a replicated operand is an addend and zeros."""
+    owed, whole = Layout(((), ()), (("x", "sum"),)), Layout(((), ()))
+    by = implied_by(
+        ONE,
+        Step("y", "add", ("p", "r")),
+        ((4, 4), (4, 4)),
+        (owed, whole),
+        ((4, 4), owed),
+        (4, 4, 4),
+    )
+    assert by is not None
+    assert [m for plan, _, _ in by for m in collectives(plan)] == []
+
+
+def test_an_operand_may_pay_a_part_of_what_it_owes() -> None:
+    """Of two pending sums one is paid, where the other can pass through the product."""
+    x, w = Layout(((), ()), (("a", "sum"), ("b", "sum"))), Layout(((), ("b",)))
+    y = Layout(((), ("b",)), (("a", "sum"),))
+    by = implied_by(
+        TWO, Step("y", "matmul", ("x", "w")), ((2, 2), (2, 64)), (x, w), ((2, 64), y), (4, 4, 4)
+    )
+    assert by is not None
+    assert [_short(plan) for plan, _, _ in by] == ["ARb", "-", "-"]

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterator
 from functools import lru_cache
 
-from adapters.reference.implied import implied
+from adapters.reference.implied import implied, in_order
 from adapters.reference.plan import Move, MoveKind, Plan, collectives, cost, holdings, sources
 from cases.layout import coordinates, due, normal, same, used
 from cases.model import Layout, Mesh
@@ -113,7 +113,6 @@ def _locals(mesh: Mesh, now: Layout, owed: tuple[tuple[str, str], ...]) -> Itera
     for axis in resting:
         for dim in range(now.ndim):
             yield _move("local", (axis,), now, {dim: (*now.dims[dim], axis)})
-    order = [axis for axis, _ in owed]
     innermost = {axes[-1]: dim for dim, axes in enumerate(now.dims) if axes}
     for axis, op in owed:
         dims = now.dims
@@ -122,12 +121,8 @@ def _locals(mesh: Mesh, now: Layout, owed: tuple[tuple[str, str], ...]) -> Itera
             dims = (*dims[:freed], dims[freed][:-1], *dims[freed + 1 :])
         elif axis not in resting:
             continue
-        # Owed in the target's order; reductions that the target lacks are due before.
-        partial = sorted(
-            (*now.partial, (axis, op)),
-            key=lambda one: order.index(one[0]) if one[0] in order else -1,
-        )
-        yield Move("local", (axis,), now, Layout(dims, tuple(partial)))
+        partial = in_order((*now.partial, (axis, op)), owed)
+        yield Move("local", (axis,), now, Layout(dims, partial))
 
 
 def _permutes(mesh: Mesh, now: Layout, shape: tuple[int, ...]) -> Iterator[Move]:

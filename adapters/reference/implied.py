@@ -136,14 +136,14 @@ def _move(
     if isinstance(to, int):
         dims[to] += (axis,)
     elif to is not None:
-        # Owed again, in the target's order where it has one.
-        order = [name for name, _ in target.partial]
-        partial = tuple(
-            sorted((*partial, (axis, to[1])), key=lambda pending: _rank(order, pending[0]))
-        )
+        partial = in_order((*partial, (axis, to[1])), target.partial)
     return Move(kind, (axis,), now, Layout(tuple(dims), partial))
 
 
-def _rank(order: list[str], axis: str) -> int:
-    # A reduction that the target does not owe is due before those that it does.
-    return order.index(axis) if axis in order else -1
+def in_order(
+    partial: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, str], ...]
+) -> tuple[tuple[str, str], ...]:
+    """Pending reductions in the order of those wanted; the others are due before them."""
+    return tuple(
+        sorted(partial, key=lambda pending: wanted.index(pending) if pending in wanted else -1)
+    )

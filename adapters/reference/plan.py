@@ -154,21 +154,22 @@ _COMBINE = {"max": np.maximum, "min": np.minimum, "product": np.multiply}
 
 
 def combine(addends: Sequence[NDArray[Any]], op: str) -> NDArray[Any]:
-    """The reduction of equally shaped addends; "avg" of integers is not rounded but refused.
+    """The reduction of equally shaped addends, summed in 64 bits and rounded once.
 
     Raises:
-        ValueError: an average of integers.
+        ValueError: an average of integers, which is no integer.
     """
     if op in ("sum", "avg"):
-        wide = (
-            np.float64 if addends[0].dtype.itemsize < 4 and addends[0].dtype.kind == "f" else None
-        )
-        total = np.sum(np.stack(addends), axis=0, dtype=wide or addends[0].dtype)
+        dtype = addends[0].dtype
+        # bfloat16 is of a kind of its own to NumPy.
+        whole, complex_ = dtype.kind in "biu", dtype.kind == "c"
+        wide = dtype if whole else np.complex128 if complex_ else np.float64
+        total = np.sum(np.stack([one.astype(wide) for one in addends]), axis=0, dtype=wide)
         if op == "avg":
-            if addends[0].dtype.kind in "biu":
+            if whole:
                 raise ValueError("the average of integers is no integer")
             total = total / len(addends)
-        return np.asarray(total).astype(addends[0].dtype)
+        return np.asarray(total).astype(dtype)
     return reduce(_COMBINE[op], addends)
 
 
@@ -238,9 +239,19 @@ def _local(mesh: Mesh, move: Move, shards: Shards, shape: tuple[int, ...]) -> Sh
         for axis, op in owed:
             # One addend is the value and the others neutral; avg, max and min take it everywhere.
             if op in ("sum", "product") and where[axis]:
-                shard = np.full_like(shard, op == "product")
+                shard = np.full_like(shard, op == "product" and _first(move, where, axis))
         new.append(shard)
     return new
+
+
+def _first(move: Move, where: dict[str, int], axis: str) -> bool:
+    """Whether a position is first along every axis of a sum that is due before ``axis``'s product.
+
+    There alone stands its neutral 1: ones on all of them would add up.
+    """
+    order = [name for name, _ in move.after.partial]
+    sums = [name for name, op in move.after.partial if op == "sum"]
+    return not any(where[name] for name in sums if order.index(name) < order.index(axis))
 
 
 _DO = {

@@ -179,21 +179,26 @@ def _fit(mesh: Mesh, op: Op, shapes: tuple[Shape, ...], layouts: tuple[Layout, .
 
 @lru_cache(maxsize=4096)
 def _ways(
-    mesh: Mesh, source: Layout, shape: Shape, itemsize: int
+    mesh: Mesh, source: Layout, shape: Shape, itemsize: int, ops: tuple[str, ...]
 ) -> tuple[tuple[tuple[int, int], Layout, Plan], ...]:
-    """Every layout that an operand could be moved to first, cheapest first, with the move."""
+    """Every layout that an operand could be moved to first, cheapest first, with the move.
+
+    It may go on owing any of what it owes, and come to owe ``ops``.
+    """
+    pending = normal(mesh, source).partial
+    wanted = dict.fromkeys(every_layout(mesh, len(shape), ops))
+    for layout in every_layout(mesh, len(shape)):
+        for count in range(len(pending) + 1):
+            for kept in itertools.combinations(pending, count):
+                if not any(axis in used(layout) for axis, _ in kept):
+                    wanted[Layout(layout.dims, kept)] = None
     ways = []
-    for number, layout in enumerate(every_layout(mesh, len(shape))):
-        for kept in {(), normal(mesh, source).partial}:
-            if any(axis in used(layout) for axis, _ in kept):
-                continue
-            wanted = Layout(layout.dims, kept)
-            plan = implied(mesh, source, wanted, shape)
-            price = sum(cost(mesh, move, shape) for move in plan) * itemsize
-            ways.append(((price, len(collectives(plan))), number, wanted, plan))
-    return tuple(
-        (price, wanted, plan) for price, _, wanted, plan in sorted(ways, key=lambda w: w[:2])
-    )
+    for number, layout in enumerate(wanted):
+        plan = implied(mesh, source, layout, shape)
+        price = sum(cost(mesh, move, shape) for move in plan) * itemsize
+        ways.append(((price, len(collectives(plan))), number, layout, plan))
+    ways.sort(key=lambda way: way[:2])
+    return tuple((price, layout, plan) for price, _, layout, plan in ways)
 
 
 def implied_by(
@@ -215,8 +220,11 @@ def implied_by(
     """
     shape, reported = result
     best: tuple[tuple[int, int], tuple[tuple[Plan, Shape, int], ...]] | None = None
+    # Where an op passes on what all its operands owe, one that owes nothing may come to.
+    owed = {op for layout in layouts for _, op in layout.partial} & OPS[step.op].linear
+    ops = tuple(sorted(owed)) if len(layouts) > 1 else ()
     choices = [
-        _ways(mesh, layout, own, size) for layout, own, size in zip(layouts, shapes, itemsizes)
+        _ways(mesh, layout, own, size, ops) for layout, own, size in zip(layouts, shapes, itemsizes)
     ]
     for ways in _by_price(choices):
         price = sum(way[0][0] for way in ways), sum(way[0][1] for way in ways)
