@@ -71,6 +71,15 @@ def read_expectation(
     )
 
 
+def said_of(expectation: Expectation) -> set[str]:
+    """The inputs, results and derived meshes that an expectation says something of."""
+    counted = {name.removesuffix("/full") for name in expectation.counts}
+    return counted.union(
+        expectation.right, expectation.shards, expectation.offsets, expectation.meshes,
+        expectation.layouts,
+    )  # fmt: skip
+
+
 def _named(
     raw: dict[str, Any], key: str, tensors: dict[str, Tensor], where: Where
 ) -> list[tuple[str, Any, Tensor, Where]]:

@@ -123,12 +123,17 @@ def _case(raw: Any, path: Path, place: Where) -> Case:
     steps = _steps(written, table.get("to", {}), mesh, views, tensors, mode, where)
     # Whatever a mesh step does to a framework's registry of meshes outlives the case.
     fresh = bool(mesh_steps) or "state" in tags
+    expectation = expect.read_expectation(table, tensors, views, mesh, mode, where)
+    checked = _check(table, written, inputs, views, tensors, where)
+    # What is said to be right is looked at, whether or not it is listed.
+    known = (*tensors, *views)
+    checked += tuple(name for name in known if name in expect.said_of(expectation) - {*checked})
     question = Question(
         id=case_id,
         mesh=mesh,
         inputs=inputs,
         steps=steps,
-        check=_check(table, written, inputs, views, tensors, where),
+        check=checked,
         mesh_steps=mesh_steps,
         context=context,
         mode=mode,  # type: ignore[arg-type]
@@ -137,7 +142,7 @@ def _case(raw: Any, path: Path, place: Where) -> Case:
     )
     return Case(
         question=question,
-        expectation=expect.read_expectation(table, tensors, views, mesh, mode, where),
+        expectation=expectation,
         family=path.stem,
         file=str(path),
         date=_date(table.get("date", ""), where.at("date")),

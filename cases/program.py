@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -294,7 +295,9 @@ def outcome(row: Op, args: tuple[Any, ...], params: dict[str, Param]) -> Typed:
         for arg in args
     ]
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            # A mean of nothing is NaN, here as in the frameworks.
+            warnings.simplefilter("ignore", RuntimeWarning)
             made = np.asarray(row.meaning(*stand_ins, **params))
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         text = (str(error).splitlines() or [type(error).__name__])[0]

@@ -15,12 +15,17 @@ from adapters.answer import Answer, Crashed, Done, End, Hung, Observed, Refused,
 from adapters.reference.values import join
 from cases.arrays import Array, pack, unpack
 from cases.layout import coordinate, coordinates, local_shape, offset, ranges, same, used
-from cases.model import Case, Foreign, Layout, Mesh
+from cases.model import Case, Foreign, Layout, Mesh, Tolerance
 from cases.notation import both
 from cases.ops import tolerance
 from suites.truth import Truth
 from suites.values import EXACT, difference, show
 from suites.verdict import Aspect, Finding, agree, not_comparable
+
+
+def closeness(case: Case, dtype: str) -> Tolerance:
+    """How far two right results of one op may differ: as the case says, else by rounding."""
+    return case.expectation.tolerance or tolerance(dtype)
 
 
 def mesh_of(case: Case, name: str) -> Mesh:
@@ -92,7 +97,7 @@ def soundness(case: Case, answer: Answer) -> list[Finding]:
     ]  # fmt: skip
     for seen in answer.seen:
         mesh = mesh_of(case, seen.name)
-        found = _unsound(mesh, seen)
+        found = _unsound(mesh, seen, closeness(case, seen.dtype))
         if found is not None:
             findings.append(found)
         elif not isinstance(seen.layout, Layout):
@@ -107,7 +112,7 @@ def soundness(case: Case, answer: Answer) -> list[Finding]:
     return findings + missing(case, answer, "soundness")
 
 
-def _unsound(mesh: Mesh, seen: Observed) -> Finding | None:
+def _unsound(mesh: Mesh, seen: Observed, allowed: Tolerance) -> Finding | None:
     def wrong(observed: str, wanted: str, got: str, where: str = "") -> Finding:
         return Finding(
             seen.name, "soundness", "reference", "divergence", observed, wanted, got,
@@ -145,7 +150,7 @@ def _unsound(mesh: Mesh, seen: Observed) -> Finding | None:
     if layout.partial:
         if len(present) < mesh.size:
             return None
-        return _unpaid(mesh, layout, seen, full, wrong)
+        return _unpaid(mesh, layout, seen, full, allowed, wrong)
     for p, shard in present:
         own = pack(full[tuple(slice(*span) for span in held[p])])
         if (off := difference(own, shard, EXACT)) is not None:
@@ -157,7 +162,12 @@ def _unsound(mesh: Mesh, seen: Observed) -> Finding | None:
 
 
 def _unpaid(
-    mesh: Mesh, layout: Layout, seen: Observed, full: NDArray[Any], wrong: Any
+    mesh: Mesh,
+    layout: Layout,
+    seen: Observed,
+    full: NDArray[Any],
+    allowed: Tolerance,
+    wrong: Any,
 ) -> Finding | None:
     shards = [unpack(shard) for shard in seen.shards or () if shard is not None]
     if any(op == "avg" for _, op in layout.partial) and full.dtype.kind in "biu":
@@ -168,7 +178,7 @@ def _unpaid(
         if any(index and axis in named for axis, index in where.items()):
             continue
         total = pack(join(mesh, layout, shards, seen.shape, p))
-        if (off := difference(total, pack(full), tolerance(seen.dtype))) is not None:
+        if (off := difference(total, pack(full), allowed)) is not None:
             found: Finding = wrong(
                 "wrong shard", f"{show(total)}, what addends beside {place(mesh, p)} reduce to",
                 show(pack(full)), off,
@@ -196,7 +206,7 @@ def global_(case: Case, answer: Answer, right: Truth) -> list[Finding]:
                 )
                 findings.append(
                     Finding(seen.name, "global", "reference", "divergence", "wrong value",
-                            show(wanted), show(got), "", f"on {rank}: {off}")
+                            show(wanted), show(got), right.doubt(seen.name), f"on {rank}: {off}")
                 )  # fmt: skip
                 break
         else:
@@ -294,13 +304,14 @@ def shards(
             why = "addends of a pending reduction may be dealt out differently"
             findings.append(not_comparable(seen.name, "shards", why, theirs.subject))
         else:
-            findings.append(_shards(mesh, seen, other, theirs.subject))
+            findings.append(_shards(mesh, seen, other, theirs.subject, closeness(case, seen.dtype)))
     return findings
 
 
-def _shards(mesh: Mesh, seen: Observed, other: Observed, against: str) -> Finding:
+def _shards(
+    mesh: Mesh, seen: Observed, other: Observed, against: str, allowed: Tolerance
+) -> Finding:
     # Two right results of one op may round differently; soundness ties each to its own.
-    allowed = tolerance(seen.dtype)
     for p, (got, wanted) in enumerate(zip(seen.shards or (), other.shards or (), strict=True)):
         if got is None or wanted is None:
             continue

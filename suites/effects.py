@@ -29,12 +29,16 @@ class Effect(msgspec.Struct, frozen=True):
     """What happened between two sets of shards.
 
     "nothing": every device had what it has. "moved": some device has elements that others had;
-    ``axes`` are the fewest mesh axes along which they can have come. "reduced": some device has
-    an element that none had.
+    ``ways`` are the sets of fewest mesh axes along which they can have come. "reduced": some
+    device has an element that none had.
     """
 
     kind: Literal["nothing", "moved", "reduced"]
-    axes: tuple[str, ...] = ()
+    ways: tuple[tuple[str, ...], ...] = ()
+
+
+_MOVERS = {"all-gather", "all-to-all", "collective-permute", "broadcast", "scatter", "gather"}
+_REDUCERS = {"all-reduce", "reduce-scatter"}
 
 
 def name(mesh: Mesh, before: Shards, after: Shards) -> Effect | None:
@@ -53,34 +57,42 @@ def name(mesh: Mesh, before: Shards, after: Shards) -> Effect | None:
     if any(not theirs <= everything for theirs in new):
         return Effect("reduced")
     for count in range(1, len(mesh.axes) + 1):
-        for axes in itertools.combinations(mesh.names, count):
+        ways = [
+            axes
+            for axes in itertools.combinations(mesh.names, count)
             if all(
                 new[p] <= set().union(*(had[m] for m in group))
                 for group in groups(mesh, axes)
                 for p in group
-            ):
-                return Effect("moved", axes)
+            )
+        ]
+        if ways:
+            return Effect("moved", tuple(ways))
     raise AssertionError("all axes together reach every device")
 
 
-def fits(effect: Effect, counted: tuple[Collective, ...]) -> str:
-    """Why counted collectives cannot have had this effect; "" if they can."""
-    kinds = {one.kind for one in counted}
-    reach = {axis for one in counted for axis in one.axes}
-    unknown = any(not one.axes for one in counted)
-    match effect.kind:
-        case "nothing":
+def fits(effect: Effect, counted: tuple[Collective, ...], picks: bool = False) -> str:
+    """Why counted collectives cannot have had this effect; "" if they can.
+
+    ``picks``: a maximum or minimum was owed, whose reduction moves elements.
+    Where nothing happened, anything may have been fired in vain: that is for the collectives
+    to be held against what is implied.
+    """
+    if effect.kind == "nothing":
+        return ""
+    if effect.kind == "reduced":
+        if any(one.kind in _REDUCERS for one in counted):
             return ""
-        case "reduced":
-            if kinds & {"all-reduce", "reduce-scatter"}:
-                return ""
-            return "elements are new to every device, and nothing that reduces was counted"
-        case "moved":
-            if not counted:
-                return "devices have elements that others had, and nothing was counted"
-            if unknown or len(reach) >= len(effect.axes):
-                return ""
-            return f"elements came over {len(effect.axes)} axes, counted over {sorted(reach)}"
+        return "elements are new to every device, and nothing that reduces was counted"
+    moving = _MOVERS | _REDUCERS if picks else _MOVERS
+    movers = [one for one in counted if one.kind in moving]
+    if not movers:
+        return "devices have elements that others had, and nothing that moves was counted"
+    reach = {axis for one in movers for axis in one.axes}
+    if any(not one.axes for one in movers) or any(reach.issuperset(way) for way in effect.ways):
+        return ""
+    wanted = " or ".join(",".join(way) for way in effect.ways)
+    return f"elements came over {wanted}, counted over {','.join(sorted(reach))}"
 
 
 def effects(case: Case, answer: Answer) -> list[Finding]:
@@ -106,15 +118,22 @@ def effects(case: Case, answer: Answer) -> list[Finding]:
         effect = name(mesh_of(case, step.result), before, after)
         if effect is None:
             findings.append(not_comparable(step.result, "effects", "elements repeat in a shard"))
-        elif why := fits(effect, counted):
+        elif why := fits(effect, counted, _picks(case, seen, str(step.args[0]))):
             findings.append(
                 Finding(step.result, "effects", "reference", "divergence", "counters disagree",
-                        f"collectives that fit: {effect.kind} {' '.join(effect.axes)}".strip(),
+                        f"collectives that fit what was {effect.kind}",
                         ", ".join(sorted(one.kind for one in counted)) or "none", why)
             )  # fmt: skip
         else:
             findings.append(agree(step.result, "effects"))
     return findings
+
+
+def _picks(case: Case, seen: dict[str, Observed], name: str) -> bool:
+    layouts = [given.layout for given in case.question.inputs if given.name == name]
+    if name in seen and isinstance(seen[name].layout, Layout):
+        layouts.append(seen[name].layout)
+    return any(op in ("max", "min") for layout in layouts for _, op in layout.partial)
 
 
 def _before(case: Case, seen: dict[str, Observed], name: str) -> Shards | None:

@@ -10,18 +10,26 @@ import msgspec
 from adapters.reference.adapter import observe
 from cases.arrays import Array, unpack
 from cases.model import Case, Layout, Tolerance
-from suites.values import tolerance_for
+from suites.values import difference, show, tolerance_for
 
 
 class Truth(msgspec.Struct, frozen=True):
     """By name of input or result: the right value, how closely it must be met, the layout.
 
-    A layout is None where it does not follow from the question.
+    A layout is None where it does not follow from the question. ``differing``: the reference's
+    value, where the case states another.
     """
 
     values: dict[str, Array]
     allowed: dict[str, Tolerance]
     layouts: dict[str, Layout | None]
+    differing: dict[str, Array] = {}
+
+    def doubt(self, name: str) -> str:
+        """Where the wanted value is the case's own word and the reference has another: which."""
+        if name not in self.differing:
+            return ""
+        return f"wanted is the case's own word; the reference has {show(self.differing[name])}"
 
 
 def truth(case: Case) -> Truth:
@@ -30,7 +38,10 @@ def truth(case: Case) -> Truth:
     values = {seen.name: seen.full[0] for seen in answer.seen}
     known = {name: unpack(value) for name, value in values.items()}
     allowed = {name: tolerance_for(case, name, known) for name in values}
+    differing = {}
     for name, value in case.expectation.right.items():
+        if difference(value, values[name], case.expectation.tolerance or allowed[name]):
+            differing[name] = values[name]
         # A value that a case states is written in decimals: as close as the case says, no closer.
         values[name] = value
         if case.expectation.tolerance is not None:
@@ -38,4 +49,4 @@ def truth(case: Case) -> Truth:
     layouts = {
         seen.name: seen.layout if isinstance(seen.layout, Layout) else None for seen in answer.seen
     }
-    return Truth(values, allowed, layouts)
+    return Truth(values, allowed, layouts, differing)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from cases.arrays import Array, unpack
-from cases.model import Case, Tolerance
+from adapters.reference.values import meaning, whole
+from cases.arrays import Array, pack, unpack
+from cases.model import Case, Layout, Question, Tolerance
 from cases.ops import tolerance
 
 EXACT = Tolerance()
@@ -36,6 +38,30 @@ def is_whole(array: NDArray[Any]) -> bool:
     return bool(np.all(np.isfinite(wide) & (wide == np.trunc(wide)) & small))
 
 
+def magnitudes(question: Question) -> dict[str, NDArray[Any]]:
+    """A bound on whatever a sum meets on its way: the program with nothing that cancels.
+
+    In float64, with absolute inputs and addends, and subtraction as addition.
+    """
+    found = {}
+    for given in question.inputs:
+        # The addends of what is owed count as if they were all summed.
+        layout = Layout(given.layout.dims, tuple((axis, "sum") for axis, _ in given.layout.partial))
+        parts = None if given.per_device is None else tuple(map(_absolute, given.per_device))
+        value = None if given.value is None else _absolute(given.value)
+        grown = msgspec.structs.replace(given, value=value, per_device=parts, layout=layout)
+        found[given.name] = whole(grown, question.mesh)
+    for step in question.steps:
+        op = {"subtract": "add", "negative": "identity"}.get(step.op, step.op)
+        args = tuple(arg if isinstance(arg, str) else abs(arg) for arg in step.args)
+        found[step.result] = meaning(msgspec.structs.replace(step, op=op, args=args), found)
+    return found
+
+
+def _absolute(array: Array) -> Array:
+    return pack(np.abs(unpack(array).astype(np.float64)))
+
+
 def tolerance_for(case: Case, name: str, values: dict[str, NDArray[Any]]) -> Tolerance:
     """How closely ``name`` must match: bit for bit where it can be, else as stated.
 
@@ -54,7 +80,10 @@ def tolerance_for(case: Case, name: str, values: dict[str, NDArray[Any]]) -> Tol
     if ops <= {"redistribute", "identity"} and not owed:
         return EXACT
     if ops <= _WHOLE and all(is_whole(values[this]) for this in line):
-        return EXACT
+        bounds = magnitudes(case.question)
+        room = min(_LARGEST_WHOLE.get(values[this].dtype.name, 2**53) for this in line)
+        if all(values[this].dtype.kind in "biu" or (bounds[this] < room).all() for this in line):
+            return EXACT
     return case.expectation.tolerance or tolerance(values[name].dtype.name)
 
 

@@ -141,3 +141,22 @@ def test_an_effect_is_not_named_where_elements_repeat() -> None:
     assert given.value is not None
     shards = [unpack(given.value)] * 4
     assert effects.name(ONE, shards, shards) is None
+
+
+@pytest.mark.parametrize(
+    ("effect", "counted", "fit"),
+    [
+        (effects.Effect("moved", (("a",),)), "AGa", True),
+        (effects.Effect("moved", (("a",),)), "AGb", False),
+        (effects.Effect("moved", (("a",),)), "ARa", False),
+        (effects.Effect("moved", (("a",), ("b",))), "AGb", True),
+        (effects.Effect("moved", (("a", "b"),)), "AGa AGb", True),
+        (effects.Effect("moved", (("a", "b"),)), "AGa", False),
+        (effects.Effect("reduced"), "ARa", True),
+        (effects.Effect("reduced"), "AGa", False),
+        (effects.Effect("nothing"), "", True),
+    ],
+)
+def test_an_effect_fits_its_kind_and_axes(effect: effects.Effect, counted: str, fit: bool) -> None:
+    """What moved needs a collective that moves, over axes that reach."""
+    assert (effects.fits(effect, fired(counted)) == "") == fit

@@ -5,6 +5,7 @@ No layout changes a value here: that is the point of a reference.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -83,12 +84,16 @@ def cut(mesh: Mesh, layout: Layout, value: Value) -> list[Value]:
 def meaning(step: Step, values: dict[str, Value]) -> Value:
     """The value of a step's result, given those of the names that it uses."""
     args = [values[arg] if isinstance(arg, str) else arg for arg in step.args]
-    return np.asarray(OPS[step.op].meaning(*args, **step.params))
+    # Infinities and NaN are values like any other.
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return np.asarray(OPS[step.op].meaning(*args, **step.params))
 
 
 def evaluate(question: Question) -> dict[str, Value]:
     """The global value of every input and result."""
-    values = {given.name: whole(given, question.mesh) for given in question.inputs}
+    with np.errstate(all="ignore"):
+        values = {given.name: whole(given, question.mesh) for given in question.inputs}
     for step in question.steps:
         values[step.result] = meaning(step, values)
     return values
