@@ -130,10 +130,10 @@ def effects(case: Case, answer: Answer) -> list[Finding]:
 
 
 def _picks(case: Case, seen: dict[str, Observed], name: str) -> bool:
-    layouts = [given.layout for given in case.question.inputs if given.name == name]
-    if name in seen and isinstance(seen[name].layout, Layout):
-        layouts.append(seen[name].layout)
-    return any(op in ("max", "min") for layout in layouts for _, op in layout.partial)
+    given = next((one.layout for one in case.question.inputs if one.name == name), None)
+    reported = seen[name].layout if name in seen else None
+    layout = reported or given
+    return isinstance(layout, Layout) and any(op in ("max", "min") for _, op in layout.partial)
 
 
 def _before(case: Case, seen: dict[str, Observed], name: str) -> Shards | None:

@@ -45,6 +45,8 @@ def judge(
     """
     verdicts: list[Verdict] = []
     where: dict[int, str] = {}
+    if case.question.mode == "plan" or case.question.recipe is not None:
+        return Judgement([_not_run(case, answer) for answer in answers.values()], where)
     right = truth(case)
     torch = answers.get("torch")
     doubt = frozenset() if torch is None else aspects.doubtful(case, torch, right)
@@ -62,6 +64,14 @@ def judge(
                 )
             )  # fmt: skip
     return Judgement(verdicts, where)
+
+
+def _not_run(case: Case, answer: Answer) -> Verdict:
+    """Of a question that has no steps on data, nothing is judged."""
+    return Verdict(
+        case.id, None, "global", answer.subject, "reference", "not comparable",
+        got=ending(answer.end), why="plans and recipes are not judged",
+    )  # fmt: skip
 
 
 def findings(
@@ -134,10 +144,11 @@ def sufficient(case: Case, answer: Answer) -> list[Finding]:
         return []
     fired = answer.program
     if fired is None:
-        steps = [seen.collectives for seen in answer.seen]
+        results = {step.result for step in case.question.steps}
+        steps = [seen.collectives for seen in answer.seen if seen.name in results]
+        if len(steps) < len(results) or None in steps:
+            return [not_comparable(None, "collectives", "not every step is checked")]
         fired = tuple(one for own in steps for one in own or ())
-    # Placing an input is no part of the program.
-    fired = tuple(one for one in fired if one.kind not in ("broadcast", "scatter"))
     texts = ", ".join(f"{n} {kind}" for kind, n in enough.items()) or "none", say(fired)
     if len(fired) <= sum(enough.values()):
         return [agree(None, "collectives", why="no more than suffice")]

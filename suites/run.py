@@ -5,6 +5,7 @@ The one place that ties pytest to everything else; `conftest` only calls it.
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import sys
@@ -19,9 +20,9 @@ from adapters.answer import Answer
 from adapters.host import WorkerError
 from adapters.protocol import Hello
 from adapters.registry import FRAMEWORKS, subjects
-from cases.catalogue import FAMILIES, family
+from cases.catalogue import FAMILIES, catalogue, family
 from cases.errors import BadInput
-from cases.ledger import Entry, load_ledger
+from cases.ledger import Entry, load_ledger, unused
 from cases.ledger import check_unique as check_ledger
 from cases.load import check_unique, load
 from cases.model import Case, Question, slug
@@ -109,19 +110,21 @@ class Run:
         assert self._sources is not None
         try:
             answers = self._sources.answers(case.question)
-        except WorkerError as error:
+            pins = self._sources.pins(case.question)
+        except (WorkerError, BadInput) as error:
             pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
         if self._config.getoption("--record"):
             self._kept.append((case.question, answers))
         hellos = self._sources.hellos()
         releases = {name: hello.release for name, hello in hellos.items()}
-        pins = self._sources.pins(case.question)
         judgement = judge(case, answers, self._ledger, releases, pins)
         return Judged(judgement, answers, hellos, self._command(item))
 
     def _command(self, item: pytest.Item) -> str:
         option = self._config.getoption
-        words = ["pytest", item.nodeid]
+        # From another folder than the checkout, neither the test nor a file is where it says.
+        root, here = self._config.rootpath, Path.cwd()
+        words = ["pytest", item.nodeid if here == root else str(root / item.nodeid)]
         for name in _OPTIONS:
             value = option(f"--{name}")
             if value is True:
@@ -129,7 +132,9 @@ class Run:
             else:
                 for one in value if isinstance(value, list) else [value]:
                     if one and one != "live":
-                        words.append(f"--{name}={one}")
+                        path = here / str(one)
+                        told = path if here != root and path.exists() else one
+                        words.append(f"--{name}={told}")
         return shlex.join(words)
 
     def close(self) -> None:
@@ -180,10 +185,32 @@ def prepare(config: pytest.Config) -> Run:
         for name, row in FRAMEWORKS.items():
             if option(f"--{name}") not in ("live", "off"):
                 record.load(option(f"--{name}"), name, row.subjects)
+        _check_options(config)
         _check_recording(config)
+        if option("--ledger") and (idle := unused(ledger[len(known) :], own or catalogue())):
+            where = f'{idle[0].file}: entry "{idle[0].id}": cases'
+            raise pytest.UsageError(f"{where}: found none that it names, wanted one at least")
     except BadInput as error:
         raise pytest.UsageError(str(error)) from None
     return Run(config, own, ledger)
+
+
+def _check_options(config: pytest.Config) -> None:
+    option = config.getoption
+    if all(option(f"--{name}") == "off" for name in FRAMEWORKS):
+        found = " ".join(f"--{name}=off" for name in FRAMEWORKS)
+        if not option("--record"):
+            raise pytest.UsageError(f"found {found}, wanted one framework at least")
+    if not 0 < option("--deadline") < math.inf:
+        raise pytest.UsageError(
+            f"--deadline: found {option('--deadline')}, wanted seconds, more than 0"
+        )
+    for name in ("--verdicts", "--record"):
+        path = option(name)
+        if path and (
+            not Path(path).parent.is_dir() or (name == "--verdicts" and Path(path).is_dir())
+        ):
+            raise pytest.UsageError(f"{name}: found {path}, wanted a file in a folder that exists")
 
 
 def _check_recording(config: pytest.Config) -> None:
@@ -195,6 +222,8 @@ def _check_recording(config: pytest.Config) -> None:
         raise pytest.UsageError("--record: found -n, wanted one process, so that one file is whole")
     if not live:
         raise pytest.UsageError("--record: found no live framework, wanted one to record")
+    if target.endswith(os.sep) and not os.path.isdir(target):
+        raise pytest.UsageError(f"--record: found no folder {target}, wanted one that exists")
     if len(live) > 1 and not os.path.isdir(target):
         raise pytest.UsageError(
             f"--record {target}: found one file for {' and '.join(live)}, wanted a folder,"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -15,6 +18,15 @@ GOOD = """
 id = "good"
 mesh = { x = 2 }
 inputs.x = { shape = [4], placements = { x = "S(0)" } }
+"""
+ENTRY = """
+[[divergence]]
+id = "a"
+subject = "torch"
+aspect = "global"
+cases = { id = "no-such-case" }
+observed = "wrong value"
+why = "A slip of the pen."
 """
 RECORDS = ROOT / "records"
 TORCH, JAX = (f"--{n}={p}" for n in ("torch", "jax") for p in RECORDS.glob(f"{n}-*.xz"))
@@ -37,6 +49,14 @@ TORCH, JAX = (f"--{n}={p}" for n in ("torch", "jax") for p in RECORDS.glob(f"{n}
         ({}, ["--record={}/file"], "found one file for torch and jax, wanted a folder"),
         ({}, ["--record={}", "--torch=off", "--jax=off"], "found no live framework"),
         ({}, ["--record={}", "-n", "2"], "found -n, wanted one process"),
+        ({}, ["--record={}/none/", "--jax=off"], "wanted one that exists"),
+        ({}, ["--record={}/none/r", "--jax=off"], "wanted a file in a folder that exists"),
+        ({}, ["--verdicts={}/none/v"], "wanted a file in a folder that exists"),
+        ({}, ["--verdicts={}"], "wanted a file in a folder that exists"),
+        ({}, ["--torch=off", "--jax=off"], "wanted one framework at least"),
+        ({}, ["--deadline=nan"], "--deadline: found nan, wanted seconds, more than 0"),
+        ({}, ["--deadline=-1"], "--deadline: found -1.0, wanted seconds, more than 0"),
+        ({"l.toml": ENTRY}, ["--ledger={}/l.toml"], "found none that it names, wanted"),
     ],
 )  # fmt: skip
 def test_bad_usage_is_one_line_and_starts_nothing(
@@ -121,3 +141,47 @@ def test_the_summary_counts_every_verdict(tmp_path: Path) -> None:
         kinds = ("agree", "known", "divergence", "not comparable")
         assert counts == [sum(v["verdict"] == kind for v in own) for kind in kinds]
     assert len(rows) == 5
+
+
+def test_infinities_plans_and_recipes_are_judged_or_told(tmp_path: Path) -> None:
+    """What NumPy warns of is a value; what is not run is skipped with the reason."""
+    path = tmp_path / "cases.toml"
+    path.write_text(
+        GOOD
+        + GOOD.replace("good", "zero") + 'program = ["y = divide(x, 0)"]\n'
+        + GOOD.replace("good", "plan") + 'mode = "plan"\n'
+        + '[[case]]\nid = "recipe"\nmesh = { x = 2 }\nrecipe = { name = "mlp" }\n'
+    )  # fmt: skip
+    ran = run(tmp_path, f"--cases={path}", "--jax=off")
+    assert ran.code == 0, ran.out
+    assert "2 passed, 2 skipped" in ran.out
+
+
+def test_what_a_case_says_is_right_is_looked_at(tmp_path: Path) -> None:
+    """Of an input, of a result that ``check`` leaves out; the text says whose word it is."""
+    path = tmp_path / "cases.toml"
+    path.write_text(
+        GOOD + 'program = ["y = add(x, x)", "z = add(y, x)"]\ncheck = ["z"]\n'
+        "right.y = [0, 2, 4, 7]\nshards.x = [[0, 1], [2, 4]]\n"
+    )
+    ran = run(tmp_path, f"--cases={path}", "--jax=off")
+    assert {(step, aspect) for _, step, aspect, _ in ran.diverging()} == {
+        ("y", "global"), ("x", "shards"),
+    }  # fmt: skip
+    assert "the case's own word; the reference has [0 2 4 6]" in ran.out
+
+
+def test_the_rerun_command_works_from_elsewhere(tmp_path: Path) -> None:
+    """Copied from a run in another folder, it finds the test and the cases."""
+    (tmp_path / "my cases.toml").write_text(GOOD + "right.x = [0, 1, 2, 4]\n")
+    command = [sys.executable, "-m", "pytest", str(ROOT / "suites"), "--cases=my cases.toml"]
+    command += ["--jax=off", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    (again,) = (line for line in done.stdout.splitlines() if line.startswith("again"))
+    words = shlex.split(again.removeprefix("again"))
+    assert words[0] == "pytest"
+    done = subprocess.run(
+        [sys.executable, "-m", *words, "-p", "no:cacheprovider"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "1 failed" in done.stdout, done.stdout + done.stderr
