@@ -123,7 +123,10 @@ def test_the_whole_form_of_public_cases_parses(raw: dict[str, Any], tmp_path: Pa
         return
     case = _load(tmp_path, json.dumps([raw]), ".json")
     assert case.id == raw["id"]
-    assert case.question.check == tuple(raw["check"])
+    # What is said of a name beside those listed has it checked as well.
+    said = {name for key in ("shards", "offsets") for name in raw.get(key, {})}
+    assert case.question.check[: len(raw["check"])] == tuple(raw["check"])
+    assert {*case.question.check} == {*raw["check"], *said}
     assert case.question.mesh.shape == tuple(raw["mesh"].values())
     assert set(case.expectation.right) == set(raw.get("right", {}))
     assert case.expectation.sufficient == raw.get("sufficient")

@@ -30,7 +30,10 @@ def test_a_right_framework_passes(tmp_path: Path) -> None:
     ("wrong", "case", "aspects", "told"),
     [
         ("axes swapped", "exchange", {"soundness"}, ["device 1 (a=0, b=1)", "first at [0, 0]"]),
-        ("reduction dropped", "reduce", {"global"}, ["first at [0, 0]: wanted 1111.0, got 1.0"]),
+        (
+            "reduction dropped", "reduce", {"global", "effects"},
+            ["first at [0, 0]: wanted 1111.0, got 1.0"],
+        ),
         ("reduction doubled", "reduce", {"global"}, ["first at [0, 0]: wanted 1111.0, got 2222.0"]),
         ("ranks permuted", "exchange", {"soundness"}, ["device 0 (a=0, b=0)"]),
         ("wrong device order", "reversed", {"soundness"}, ["device 3 (x=0)", "[[6 7]]"]),

@@ -29,9 +29,9 @@ class Wrong:
     """The toy."""
 
     def hello(self) -> Hello:
-        """Claims to be torch, of a release that no record is of."""
+        """Claims to be torch, of a release before any that the ledger or a record knows."""
         version = VERSION + (WRONG == "protocol version")
-        return Hello(version, "torch", "99.0", platform.python_version(), pid=os.getpid())
+        return Hello(version, "torch", "1.0", platform.python_version(), pid=os.getpid())
 
     def observe(self, question: Question, subject: str, seconds: float) -> Answer:
         """The right answer with the mistake."""
