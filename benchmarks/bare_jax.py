@@ -20,7 +20,6 @@ from adapters.jax_xla.answering import meshes
 from adapters.reference.cheapest import cheapest
 from adapters.reference.implied import implied
 from benchmarks.bare import Job
-from cases.arrays import unpack
 from cases.model import Input, Mesh, Question, Step
 
 Values = dict[str, jax.Array]
@@ -53,26 +52,11 @@ def _calls(question: Question, subject: str) -> list[Call]:
 
 
 def _put(given: Input, mesh: Mesh, kind: AxisType) -> Call:
-    layout, shape = given.layout, given.shape
-    if layout.partial and kind == AxisType.Auto:
-        layout, shape = arrays.stacked(layout), arrays.stacked_shape(mesh, layout, shape)
-    sharding = NamedSharding(arrays.jax_mesh(mesh, kind), arrays.spec(layout))
-    if given.value is not None:
-        value = unpack(given.value)
+    def put(values: Values) -> None:
+        # Beside JAX's calls this views bytes as an array and names a spec: some 0.03 ms.
+        values[given.name] = arrays.place(given, mesh, kind, stack=kind == AxisType.Auto)
 
-        def put(values: Values) -> None:
-            values[given.name] = jax.device_put(value, sharding)
-
-        return put
-    lead = (1,) * (len(shape) - len(given.shape))
-    parts = [unpack(local).reshape(lead + local.shape) for local in given.per_device or ()]
-    devices = list(sharding.mesh.devices.flat)
-
-    def join(values: Values) -> None:
-        there = jax.device_put(parts, devices)
-        values[given.name] = jax.make_array_from_single_device_arrays(shape, sharding, there)
-
-    return join
+    return put
 
 
 def _program(function: Callable[..., Any], names: Sequence[str], results: Sequence[str]) -> Call:
