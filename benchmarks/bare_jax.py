@@ -24,6 +24,7 @@ from cases.model import Input, Mesh, Question, Step
 
 Values = dict[str, jax.Array]
 Call = Callable[[Values], None]
+_GATHERS: dict[Any, Any] = {}
 _PLANNERS = {"jax/shard_map:implied": implied, "jax/shard_map:cheapest": cheapest}
 
 
@@ -48,7 +49,8 @@ def _calls(question: Question, subject: str) -> list[Call]:
     steps = {"jax/jit": _jit, "jax/explicit": _explicit}.get(subject, _plans)
     if question.steps:
         calls += steps(question, subject, on)
-    return [*calls, *(_read(name) for name in question.check)]
+    whole = kind == AxisType.Explicit
+    return [*calls, *(_read(name, whole) for name in question.check)]
 
 
 def _put(given: Input, mesh: Mesh, kind: AxisType) -> Call:
@@ -105,17 +107,27 @@ def _plans(question: Question, subject: str, on: dict[str, Mesh]) -> list[Call]:
     return calls
 
 
-def _read(name: str) -> Call:
+def _read(name: str, whole: bool) -> Call:
     def read(values: Values) -> None:
         array = values[name]
         for shard in array.addressable_shards:
             np.asarray(shard.data)
-        if arrays.is_unreduced(array):
-            # It has no NumPy value before it is summed.
-            there: Any = array.sharding
-            array = jax.sharding.reshard(array, NamedSharding(there.mesh, PartitionSpec()))
+        if whole and not array.sharding.is_fully_replicated:
+            array = _gather(array)
         # JAX cannot read an empty array whose shards do not fit the layout that it says.
         if array.size:
             np.asarray(array)
 
     return read
+
+
+def _gather(array: jax.Array) -> jax.Array:
+    """The counterpart of `full_tensor`: a reshard, compiled once for each layout."""
+    key = (array.sharding, array.shape, array.dtype)
+    if key not in _GATHERS:
+        there: Any = array.sharding
+        everywhere = NamedSharding(there.mesh, PartitionSpec())
+        gather = jax.jit(lambda x: jax.sharding.reshard(x, everywhere))
+        _GATHERS[key] = gather.lower(array).compile()
+    gathered: jax.Array = _GATHERS[key](array)
+    return gathered
