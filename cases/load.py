@@ -17,7 +17,8 @@ from cases import expect, forms, meshes, program
 from cases.errors import Where, shown
 from cases.inputs import Tensor, read_input, read_layout
 from cases.meshes import Grid
-from cases.model import Case, Input, Layout, Mesh, Question, Recipe, Step, slug
+from cases.model import Case, Input, Layout, Mesh, MeshStep, Question, Recipe, Step, slug
+from cases.ops import OPS
 from cases.program import Typed, Written
 
 KEYS = (
@@ -123,6 +124,7 @@ def _case(raw: Any, path: Path, place: Where) -> Case:
     steps = _steps(written, table.get("to", {}), mesh, views, tensors, mode, where)
     # Whatever a mesh step does to a framework's registry of meshes outlives the case.
     fresh = bool(mesh_steps) or "state" in tags
+    _check_after(mesh_steps, tensors, where.at("mesh_steps"))
     expectation = expect.read_expectation(table, tensors, views, mesh, mode, where)
     checked = _check(table, written, inputs, views, tensors, where)
     # What is said to be right is looked at, whether or not it is listed.
@@ -210,12 +212,15 @@ def _steps(
         if name not in results:
             wanted = f"a result: {', '.join(results) or 'there is none'}"
             raise where.at("to").bad(f"name {shown(name)}", wanted)
-    steps = []
+    steps: list[Step] = []
+    inputs = tuple(tensors)
     for i, one in enumerate(written):
         if one.result in tensors or one.result in views:
             raise one.where.bad(f"{one.result!r} again", "a result with a name of its own")
         known = {name: tensor.typed for name, tensor in tensors.items()}
         row = program.look_up(one, known, set(results[i:]))
+        if one.op == "grad":
+            _check_grad(one, steps, inputs)
         made = program.made_by(one, row, known, one.where)
         program.check_size(made, mode, one.where)
         first = next((tensors[arg] for arg in one.args if isinstance(arg, str)), None)
@@ -232,17 +237,43 @@ def _steps(
     return tuple(steps)
 
 
+def _check_grad(step: Written, before: list[Step], inputs: tuple[str, ...]) -> None:
+    """A gradient is that of something that was made, with respect to an input that it is of."""
+    of, by = step.args
+    if by not in inputs:
+        raise step.where.bad(f"the gradient by {shown(by)}", f"an input: {', '.join(inputs)}")
+    made_of = {one.result: one.args for one in before}
+    reached, waiting = set[object](), [of]
+    while waiting:
+        this = waiting.pop()
+        reached.add(this)
+        waiting += made_of.get(str(this), ())
+    if of not in made_of or by not in reached:
+        raise step.where.bad(f"the gradient of {shown(of)} by {shown(by)}", f"a result of {by}")
+    if any(one.op == "grad" and one.result in reached for one in before):
+        raise step.where.bad("the gradient of a gradient", "that of a value")
+
+
+def _check_after(steps: tuple[MeshStep, ...], tensors: dict[str, Tensor], where: Where) -> None:
+    for i, step in enumerate(steps):
+        if step.after and step.after not in tensors:
+            wanted = "an input or a result: " + (", ".join(tensors) or "there is none")
+            raise where.at(i, 3, "after").bad(shown(step.after), wanted)
+
+
 def _asked(
     step: Written, to: dict[str, Any], mesh: Mesh, made: Typed, where: Where
 ) -> Layout | None:
     ndim = len(made.shape)
     if step.layout is not None:
-        if step.result in to:
-            raise where.at("to", step.result).bad("a second layout", "the one in the program")
-        return read_layout(step.layout, mesh, ndim, step.asked_at)
+        layout = read_layout(step.layout, mesh, ndim, step.asked_at)
+        place = where.at("to", step.result)
+        if step.result in to and read_layout(to[step.result], mesh, ndim, place) != layout:
+            raise place.bad("a second layout", "the one in the program")
+        return layout
     if step.result in to:
         return read_layout(to[step.result], mesh, ndim, where.at("to", step.result))
-    if step.op == "redistribute":
+    if step.op in OPS and OPS[step.op].places:
         raise step.where.bad("no layout", "a PartitionSpec, or placements by axis")
     return None
 

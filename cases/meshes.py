@@ -122,8 +122,9 @@ def read_steps(raw: Any, of: Mesh, where: Where) -> tuple[tuple[MeshStep, ...], 
             raise place.at(0).bad(f"{result!r} again", "a name not taken")
         op = forms.one_of(parts[1], place.at(1), "a mesh op", MESH_OPS)
         axes = forms.texts(parts[2], place.at(2), "a list of axes")
-        known = {"mesh_unflatten": ("axes", "from")}.get(op, ("from",))
-        params = forms.table(parts[3] if len(parts) == 4 else {}, place.at(3), known)
+        known = {"mesh_unflatten": ("axes", "from", "after")}.get(op, ("from", "after"))
+        params = dict(forms.table(parts[3] if len(parts) == 4 else {}, place.at(3), known))
+        after = forms.text(params.pop("after", ""), place.at(3, "after"))
         base = of
         if "from" in params:
             base = mesh(read_sizes(params["from"], place.at(3, "from")))
@@ -134,7 +135,7 @@ def read_steps(raw: Any, of: Mesh, where: Where) -> tuple[tuple[MeshStep, ...], 
         if "from" in params and made[result].mesh.axes != of.axes:
             found = f"a mesh {_said(made[result].mesh)}"
             raise place.bad(found, f"the case's mesh {_said(of)}, which is made from this one")
-        steps.append(MeshStep(result, op, axes, params))  # type: ignore[arg-type]
+        steps.append(MeshStep(result, op, axes, params, after))  # type: ignore[arg-type]
     return tuple(steps), made
 
 

@@ -108,7 +108,8 @@ class Step(msgspec.Struct, frozen=True):
     """One op with one result. ``to`` is the layout asked for, None where the framework chooses.
 
     An argument is the name of an input or of an earlier result, or a number. The op
-    "redistribute" has one argument and always a ``to``.
+    "redistribute" has one argument and always a ``to``; "grad" is the gradient of its first
+    argument, a scalar, with respect to its second, an input.
     """
 
     result: str
@@ -119,12 +120,16 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class MeshStep(msgspec.Struct, frozen=True):
-    """A mesh derived from the question's: slice, flatten, unflatten or concatenate ``axes``."""
+    """A mesh derived from the question's: slice, flatten, unflatten or concatenate ``axes``.
+
+    ``after``: the input or result that is there before it is derived; "" for none.
+    """
 
     result: str
     op: Literal["mesh_slice", "mesh_flatten", "mesh_unflatten", "mesh_concatenate"]
     axes: tuple[str, ...]
     params: dict[str, Param | dict[str, int]] = {}
+    after: str = ""
 
 
 class Recipe(msgspec.Struct, frozen=True):

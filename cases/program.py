@@ -99,13 +99,18 @@ def _listed(raw: Any, where: Where) -> Written:
             forms.number(arg, where.at(2, i), "a name or a finite number")
         args.append(arg)
     params = dict(forms.table(parts[3] if len(parts) == 4 else {}, where.at(3)))
-    layout, asked_at = None, where
-    if op == "redistribute":
-        forms.exclusive(params, "placements", "spec", where.at(3))
+    layout, asked_at = _placed(op, params, where.at(3), where)
+    return Written(result, op, tuple(args), params, layout, where, asked_at)
+
+
+def _placed(op: str, params: dict[str, Any], place: Where, where: Where) -> tuple[Any, Where]:
+    """The layout among the parameters of an op that takes one, taken out of them; and where."""
+    if op in OPS and OPS[op].places:
+        forms.exclusive(params, "placements", "spec", place)
         for key in ("placements", "spec"):
             if key in params:
-                layout, asked_at = params.pop(key), where.at(3, key)
-    return Written(result, op, tuple(args), params, layout, where, asked_at)
+                return params.pop(key), place.at(key)
+    return None, where
 
 
 def _parse(text: str, where: Where) -> list[Written]:
@@ -156,6 +161,7 @@ def _operand(
     """
     layout: Any = None
     params: dict[str, Any] = {}
+    asked_at = where
     match node:
         case ast.Name(id=name):
             return name
@@ -172,11 +178,12 @@ def _operand(
             written, layout = _redistribute(node, where)
         case ast.Call(func=ast.Name(id=op), args=written, keywords=keywords):
             params = _params(keywords, where)
+            layout, asked_at = _placed(op, params, where, where)
         case _:
             raise _unexpected(node, where, "a name, a finite number or an op")
     args = tuple(_operand(one, result, steps, where) for one in written)
     name = f"{result}_{len(steps) + 1}"
-    steps.append(Written(name, op, args, params, layout, where, where, named=False))
+    steps.append(Written(name, op, args, params, layout, where, asked_at, named=False))
     return name
 
 
@@ -228,12 +235,85 @@ def _are_axes(value: Any) -> bool:
     return isinstance(value, list) and all(type(one) is int for one in value)
 
 
+def _is_whole(value: Any) -> bool:
+    return type(value) is int
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= MAX_ELEMENTS
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def _is_shape(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and all(type(one) is int and -1 <= one <= MAX_ELEMENTS for one in value)
+        and math.prod(value) <= MAX_ELEMENTS
+    )
+
+
+def _is_each(value: Any) -> bool:
+    return _is_size(value) or (isinstance(value, list) and all(map(_is_size, value)))
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+_SIZE = (_is_size, f"an integer from 0 to {MAX_ELEMENTS:,}")
+_INTEGER = (_is_whole, "an integer")
+_NUMBER = (_is_number, "a finite number")
+_FLAG = (_is_flag, "true or false")
+_SHAPE = (_is_shape, f"a list of sizes, at most {MAX_ELEMENTS:,} elements")
+
 # The type that a parameter has in every op that takes it: a test, and what it accepts.
 PARAMS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "axis": (_is_axis, "an integer or a list of integers"),
-    "keepdims": (lambda value: isinstance(value, bool), "true or false"),
+    "axes": (_are_axes, "a list of integers"),
+    "keepdims": _FLAG,
     "subscripts": (lambda value: isinstance(value, str), "a string such as 'ij,jk->ik'"),
+    "shape": _SHAPE,
+    "dtype": (lambda value: value in DTYPES, "a dtype: " + ", ".join(DTYPES)),
+    "reduction": (lambda value: value in ("mean", "sum", "none"), "'mean', 'sum' or 'none'"),
+    "ord": (lambda value: value == "inf" or _is_number(value), "a number or 'inf'"),
+    "min": _NUMBER,
+    "max": _NUMBER,
+    "value": _NUMBER,
+    "scale": _NUMBER,
+    "delta": _NUMBER,
+    "beta": _NUMBER,
+    "eps": _NUMBER,
+    "correction": _SIZE,
+    "start": _SIZE,
+    "stop": _SIZE,
+    "end": _INTEGER,
+    "step": _SIZE,
+    "index": _SIZE,
+    "shift": _INTEGER,
+    "diagonal": _INTEGER,
+    "before": _SIZE,
+    "after": _SIZE,
+    "sections": _SIZE,
+    "chunks": _SIZE,
+    "part": _SIZE,
+    "repeats": _SIZE,
+    "classes": _SIZE,
+    "size": _SIZE,
+    "n": _SIZE,
+    "k": _SIZE,
+    "seed": _SIZE,
+    "padding_row": _SIZE,
+    "padding": (_is_each, "a size, or one for each place"),
+    "stride": (_is_each, "a size, or one for each place"),
+    "ignore": _INTEGER,
+    "causal": _FLAG,
+    "descending": _FLAG,
 }
+# Those that make a result larger by as much.
+_GROWS = ("repeats", "classes", "before", "after")
 
 
 def look_up(step: Written, known: dict[str, Typed], later: set[str]) -> Op:
@@ -248,14 +328,17 @@ def look_up(step: Written, known: dict[str, Typed], later: set[str]) -> Op:
     where, row = step.where, OPS.get(step.op)
     if row is None:
         raise where.bad(f"op {shown(step.op)}", a_known("a known op", step.op, OPS))
-    if len(step.args) != len(row.args):
-        wanted = f"{len(row.args)} for {step.op}: {', '.join(row.args)}"
+    most = len(row.args) + len(row.more)
+    if not len(row.args) <= len(step.args) <= most:
+        wanted = f"{len(row.args)} for {step.op}: {', '.join(row.args) or 'none'}"
+        if row.more:
+            wanted += f", and then {' and '.join(row.more)} if you like"
         raise where.bad(counted(len(step.args), "argument"), wanted)
     for arg in step.args:
         if isinstance(arg, str) and arg not in known:
             found = shown(arg) + (" before it is made" if arg in later else "")
             raise where.bad(found, "an input or an earlier result: " + (", ".join(known) or "none"))
-        if not isinstance(arg, str) and row.family != "pointwise":
+        if not isinstance(arg, str) and not row.numbers:
             raise where.bad(f"number {shown(arg)}", f"names only: {step.op} takes no numbers")
     if row.args and not any(isinstance(arg, str) for arg in step.args):
         raise where.bad("numbers only", "at least one input or result as an argument")
@@ -283,13 +366,13 @@ def outcome(row: Op, args: tuple[Any, ...], params: dict[str, Param]) -> Typed:
         ValueError: NumPy refuses the arguments; the text is NumPy's.
     """
     small: dict[int, int] = {}
-    blind = row.family in ("pointwise", "reduction") or row.name in ("matmul", "einsum")
-    if blind and params.keys() <= {"axis", "keepdims", "subscripts"}:
+    blind = row.family in ("pointwise", "reduction", "move") or row.name in ("matmul", "einsum")
+    if blind and params.keys() <= {"axis", "keepdims", "subscripts", "dtype", "correction", "ord"}:
         sizes = {size for arg in args if isinstance(arg, Typed) for size in arg.shape}
         small = {size: 17 + i for i, size in enumerate(sorted(sizes - set(range(17))))}
     large = {short: size for size, short in small.items()}
     stand_ins = [
-        _stand_in(arg.dtype, tuple(small.get(size, size) for size in arg.shape))
+        _stand_in(arg.dtype, tuple(small.get(size, size) for size in arg.shape), row.family)
         if isinstance(arg, Typed)
         else arg
         for arg in args
@@ -306,7 +389,10 @@ def outcome(row: Op, args: tuple[Any, ...], params: dict[str, Param]) -> Typed:
 
 
 @lru_cache(maxsize=4096)
-def _stand_in(dtype: str, shape: tuple[int, ...]) -> Any:
+def _stand_in(dtype: str, shape: tuple[int, ...], family: str) -> Any:
+    if family == "linalg" and len(shape) > 1:
+        # Ones have no inverse.
+        return np.broadcast_to(np.eye(*shape[-2:], dtype=numpy_dtype(dtype)), shape)
     return np.broadcast_to(np.ones((), numpy_dtype(dtype)), shape)
 
 
@@ -317,6 +403,13 @@ def made_by(step: Written | Step, row: Op, known: dict[str, Typed], where: Where
         BadInput: the shapes or dtypes do not suit the op, or one another.
     """
     args = tuple(known[arg] if isinstance(arg, str) else arg for arg in step.args)
+    for name in _GROWS:
+        factor = step.params.get(name, 0)
+        size = max((arg.size for arg in args if isinstance(arg, Typed)), default=1)
+        if isinstance(factor, int) and factor * size > MAX_ELEMENTS:
+            raise where.bad(
+                f"{name} = {factor:,} of {size:,}", f"at most {MAX_ELEMENTS:,} elements"
+            )
     try:
         made = outcome(row, args, step.params)
     except ValueError as error:

@@ -5,6 +5,7 @@ Bit for bit, or within a tolerance that somebody stated with its reason; never l
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,15 +15,11 @@ from numpy.typing import NDArray
 from adapters.reference.values import meaning, whole
 from cases.arrays import Array, pack, unpack
 from cases.model import Case, Layout, Question, Tolerance
-from cases.ops import tolerance
+from cases.ops import OPS, Op, tolerance
+from cases.ops.row import wide
 
 EXACT = Tolerance()
 
-# Ops that give whole numbers for whole numbers.
-_WHOLE = frozenset(
-    {"redistribute", "identity", "add", "subtract", "multiply", "maximum", "minimum", "negative",
-     "abs", "square", "sum", "max", "min", "prod", "matmul", "einsum"}
-)  # fmt: skip
 # Whole numbers up to here are exact in the dtype, and so is any sum of them that stays below.
 _LARGEST_WHOLE = {"float16": 2**11, "bfloat16": 2**8, "float32": 2**24, "float64": 2**53}
 
@@ -41,7 +38,8 @@ def is_whole(array: NDArray[Any]) -> bool:
 def magnitudes(question: Question) -> dict[str, NDArray[Any]]:
     """A bound on whatever a sum meets on its way: the program with nothing that cancels.
 
-    In float64, with absolute inputs and addends, and subtraction as addition.
+    Floats in float64, absolute inputs and addends, and subtraction as addition. Integers,
+    which may be indices, keep their dtype.
     """
     found = {}
     for given in question.inputs:
@@ -52,39 +50,60 @@ def magnitudes(question: Question) -> dict[str, NDArray[Any]]:
         grown = msgspec.structs.replace(given, value=value, per_device=parts, layout=layout)
         found[given.name] = whole(grown, question.mesh)
     for step in question.steps:
-        op = {"subtract": "add", "negative": "identity"}.get(step.op, step.op)
+        op = _GROWN.get(step.op, step.op)
         args = tuple(arg if isinstance(arg, str) else abs(arg) for arg in step.args)
         found[step.result] = meaning(msgspec.structs.replace(step, op=op, args=args), found)
     return found
 
 
+_GROWN = {"subtract": "add", "negative": "identity", "inplace_subtract": "inplace_add"}
+
+
 def _absolute(array: Array) -> Array:
-    return pack(np.abs(unpack(array).astype(np.float64)))
+    values = unpack(array)
+    return array if values.dtype.kind in "biu" else pack(np.abs(wide(values)).astype(np.float64))
 
 
 def tolerance_for(case: Case, name: str, values: dict[str, NDArray[Any]]) -> Tolerance:
     """How closely ``name`` must match: bit for bit where it can be, else as stated.
 
     Bit for bit if data were only moved, or if everything on the way is a whole number and
-    stays one. ``values``: the reference's global values by name.
+    stays one. Else the roundings of all ops on the way, of the element and of the largest that
+    is met on it. ``values``: the reference's global values by name.
     """
     steps = {step.result: step for step in case.question.steps}
-    waiting, line = [name], set()
+    waiting, line = [name], dict[str, None]()
     while waiting:
         this = waiting.pop()
-        line.add(this)
+        line[this] = None
         if this in steps:
             waiting += [arg for arg in steps[this].args if isinstance(arg, str)]
-    ops = {steps[this].op for this in line & steps.keys()}
+    ops = [OPS[steps[this].op] for this in line if this in steps]
     owed = any(given.layout.partial for given in case.question.inputs if given.name in line)
-    if ops <= {"redistribute", "identity"} and not owed:
+    if all(op.moves for op in ops) and not owed:
         return EXACT
-    if ops <= _WHOLE and all(is_whole(values[this]) for this in line):
+    if all(op.whole for op in ops) and all(is_whole(values[this]) for this in line):
         bounds = magnitudes(case.question)
         room = min(_LARGEST_WHOLE.get(values[this].dtype.name, 2**53) for this in line)
         if all(values[this].dtype.kind in "biu" or (bounds[this] < room).all() for this in line):
             return EXACT
-    return case.expectation.tolerance or tolerance(values[name].dtype.name)
+    if case.expectation.tolerance is not None:
+        return case.expectation.tolerance
+    return _allowed(ops, values[name].dtype.name, [values[this] for this in line])
+
+
+def _allowed(ops: Sequence[Op], dtype: str, met: Sequence[NDArray[Any]]) -> Tolerance:
+    """The roundings of ``ops`` together, absolute ones of the largest value ``met``."""
+    inexact = [op for op in ops if not op.moves] or list(ops) or [OPS["sum"]]
+    parts = [tolerance(op, dtype) for op in inexact]
+    largest = 1.0
+    for array in met:
+        size = np.abs(wide(array))
+        finite = size[np.isfinite(size)] if size.dtype.kind in "fc" else size
+        largest = max(largest, float(np.max(finite, initial=0)))
+    rtol = sum(part.rtol for part in parts)
+    why = "; ".join(dict.fromkeys(part.why for part in parts))
+    return Tolerance(rtol, rtol * largest, why)
 
 
 def difference(wanted: Array, got: Array, allowed: Tolerance) -> str | None:

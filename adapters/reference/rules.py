@@ -11,91 +11,28 @@ from __future__ import annotations
 import itertools
 from functools import lru_cache
 
-import numpy as np
-
 from adapters.reference.cheapest import every_layout
 from adapters.reference.implied import implied
 from adapters.reference.plan import Plan, collectives, cost
 from cases.layout import is_even, normal, ranges, same, used
 from cases.model import Layout, Mesh, Step
 from cases.ops import OPS, Op
+from cases.ops.row import Labels
 
 Shape = tuple[int, ...]
-# Per operand and for the result: a label per dim. A dim with the label "" is never split.
-Labels = tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]
 
 
 def labels(step: Step, shapes: tuple[Shape, ...]) -> Labels | None:
     """The labels of a step's tensor operands and of its result; None if the op has no rule."""
-    op = OPS[step.op]
-    match op.family:
-        case "move":
-            names = _names(len(shapes[0]))
-            return (names,), names
-        case "pointwise":
-            return _broadcast(shapes)
-        case "reduction":
-            return _reduce(step, shapes[0])
-        case "contraction":
-            return _einsum(step) if op.name == "einsum" else _matmul(shapes)
+    rule = OPS[step.op].labels
+    return None if rule is None else rule(shapes, step.params)
 
 
-def _names(ndim: int, prefix: str = "d") -> tuple[str, ...]:
-    return tuple(f"{prefix}{dim}" for dim in range(ndim))
-
-
-def _broadcast(shapes: tuple[Shape, ...]) -> Labels:
-    out = np.broadcast_shapes(*shapes)
-    names = _names(len(out))
-    operands = []
-    for shape in shapes:
-        aligned = names[len(out) - len(shape) :], out[len(out) - len(shape) :]
-        operands.append(
-            tuple(
-                name if size == full else ""
-                for name, full, size in zip(*aligned, shape, strict=True)
-            )
-        )
-    return tuple(operands), names
-
-
-def _reduce(step: Step, shape: Shape) -> Labels:
-    names = _names(len(shape))
-    axis = step.params.get("axis")
-    listed = axis if isinstance(axis, list) else range(len(shape)) if axis is None else [axis]
-    dims = {dim % len(shape) for dim in listed if isinstance(dim, int)}
-    if step.params.get("keepdims"):
-        return (names,), tuple("" if dim in dims else name for dim, name in enumerate(names))
-    return (names,), tuple(name for dim, name in enumerate(names) if dim not in dims)
-
-
-def _matmul(shapes: tuple[Shape, ...]) -> Labels:
-    x, w = shapes
-    batch = np.broadcast_shapes(x[:-2], w[:-2])
-    names = _names(len(batch), "b")
-
-    def batched(own: Shape) -> tuple[str, ...]:
-        start = len(batch) - len(own)
-        return tuple(
-            name if size == full else ""
-            for name, full, size in zip(names[start:], batch[start:], own, strict=True)
-        )
-
-    rows = ("m",) if len(x) > 1 else ()
-    columns = ("n",) if len(w) > 1 else ()
-    return (
-        ((*batched(x[:-2]), *rows, "k"), (*batched(w[:-2]), "k", *columns)),
-        names + rows + columns,
-    )
-
-
-def _einsum(step: Step) -> Labels | None:
-    text = str(step.params["subscripts"]).replace(" ", "")
-    inputs, arrow, out = text.partition("->")
-    operands = tuple(map(tuple, inputs.split(",")))
-    if not arrow or "." in text or any(len(set(names)) < len(names) for names in operands):
-        return None  # implicit results, ellipses and diagonals
-    return operands, tuple(out)
+def reduces(op: Op, step: Step) -> str:
+    """The reduction that an op is over the labels that vanish."""
+    if op.reduces == "by reduction":
+        return "avg" if step.params.get("reduction", "mean") == "mean" else "sum"
+    return op.reduces
 
 
 def propagate(
@@ -124,9 +61,12 @@ def propagate(
     if owed is None or any(axis in split for axis, _ in owed):
         return None
     paid = [
-        (axis, op.reduces) for name, axes in order.items() if name not in result for axis in axes
+        (axis, reduces(op, step))
+        for name, axes in order.items()
+        if name not in result
+        for axis in axes
     ]
-    if paid and not _fit(mesh, op, shapes, layouts):
+    if paid and not (reduces(op, step) and _fit(mesh, reduces(op, step), shapes, layouts)):
         return None
     partial = (*owed, *paid)
     if (
@@ -163,11 +103,11 @@ def _passed(op: Op, step: Step, layouts: tuple[Layout, ...]) -> tuple[tuple[str,
     return None
 
 
-def _fit(mesh: Mesh, op: Op, shapes: tuple[Shape, ...], layouts: tuple[Layout, ...]) -> bool:
+def _fit(mesh: Mesh, reduces: str, shapes: tuple[Shape, ...], layouts: tuple[Layout, ...]) -> bool:
     """Whether local reductions may be combined: equal shards for a mean, none empty for max."""
-    if op.reduces == "avg":
+    if reduces == "avg":
         return all(map(is_even, itertools.repeat(mesh), layouts, shapes))
-    if op.reduces in ("max", "min"):
+    if reduces in ("max", "min"):
         return all(
             stop > start
             for layout, shape in zip(layouts, shapes, strict=True)

@@ -6,16 +6,19 @@ No layout changes a value here: that is the point of a reference.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from adapters.reference.gradient import gradient
 from adapters.reference.plan import combine
 from cases.arrays import unpack
 from cases.layout import coordinates, due, groups, ranges
 from cases.model import Input, Layout, Mesh, Question, Step
 from cases.ops import OPS
+from cases.ops.row import wide
 
 Value = NDArray[Any]
 
@@ -95,5 +98,38 @@ def evaluate(question: Question) -> dict[str, Value]:
     with np.errstate(all="ignore"):
         values = {given.name: whole(given, question.mesh) for given in question.inputs}
     for step in question.steps:
-        values[step.result] = meaning(step, values)
+        if step.op == "grad":
+            of, by = map(str, step.args)
+            slope = gradient(_of(question, values, of, by), values[by])
+            values[step.result] = slope.astype(values[by].dtype)
+        else:
+            values[step.result] = meaning(step, values)
     return values
+
+
+def _of(
+    question: Question, values: dict[str, Value], name: str, by: str
+) -> Callable[[Value], Value]:
+    """The result called ``name`` as a function of one input, all real numbers in float64."""
+    steps = needed(question, name, by)
+    fixed = {one: wide(value) for one, value in values.items()}
+
+    def function(moved: Value) -> Value:
+        found = {**fixed, by: moved}
+        for step in steps:
+            found[step.result] = meaning(step, found)
+        return found[name]
+
+    return function
+
+
+def needed(question: Question, name: str, by: str) -> list[Step]:
+    """The steps on the way from ``by`` to ``name``, in program order."""
+    after, wanted = {by}, {name}
+    for step in question.steps:
+        if after & set(step.args):
+            after.add(step.result)
+    for step in reversed(question.steps):
+        if step.result in wanted:
+            wanted |= {arg for arg in step.args if isinstance(arg, str)}
+    return [step for step in question.steps if step.result in after & wanted]

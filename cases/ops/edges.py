@@ -1,0 +1,68 @@
+"""Which ops make arrays, leave the global view, or ask for a gradient?
+
+Steps between `to_local` and `from_local` mean in NumPy what they mean on whole arrays. That is
+what they mean on shards too only if each device's share needs no other's: the case's to see to.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cases.arrays import numpy_dtype
+from cases.ops import labels
+from cases.ops.row import Op, Value
+
+
+def _arange(n: int, dtype: str = "float32") -> Value:
+    return np.arange(n).astype(numpy_dtype(dtype))
+
+
+def _full(shape: list[int], value: float, dtype: str = "float32") -> Value:
+    return np.full(shape, value).astype(numpy_dtype(dtype))
+
+
+def _uniform(shape: list[int], seed: int) -> Value:
+    return np.random.default_rng(seed).random(shape, np.float32)
+
+
+def _normal(shape: list[int], seed: int) -> Value:
+    return np.random.default_rng(seed).standard_normal(shape, np.float32)
+
+
+def _scaled(x: Value, scale: float) -> Value:
+    return np.asarray(x * scale)
+
+
+def _item(x: Value) -> Value:
+    if x.size != 1:
+        raise ValueError("an array of one element")
+    return x.reshape(())
+
+
+def _like(y: Value, x: Value) -> Value:
+    """Shape and dtype of a gradient; its value is that of a whole program, not of two arrays."""
+    if y.size != 1 or y.dtype.kind not in "fV" or x.dtype.kind not in "fV":
+        raise ValueError("a real scalar, and a real input")
+    return np.zeros_like(x)
+
+
+def _make(name: str, meaning: Any, *required: str, **about: Any) -> Op:
+    return Op(name, "creation", (), meaning, required=required, places=True, **about)
+
+
+ROWS = (
+    _make("arange", _arange, "n", optional=("dtype",), whole=True),
+    _make("full", _full, "shape", "value", optional=("dtype",), whole=True),
+    _make("random_uniform", _uniform, "shape", "seed", own=True),
+    _make("random_normal", _normal, "shape", "seed", own=True),
+    Op("to_local", "local", ("x",), lambda x: x, moves=True, whole=True, grads=(0,)),
+    Op("from_local", "local", ("x",), lambda x: x, moves=True, whole=True, grads=(0,),
+       places=True),
+    Op("map_shards", "local", ("x",), _scaled, required=("scale",), labels=labels.same,
+       linear=frozenset({"sum", "avg"}), whole=True, grads=(0,), places=True),
+    Op("item", "local", ("x",), _item, moves=True, whole=True),
+    Op("grad", "gradient", ("y", "x"), _like, roundings=64,
+       why="the roundings of a program forward and backward add up"),
+)  # fmt: skip

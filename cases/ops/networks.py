@@ -1,0 +1,146 @@
+"""Which ops normalise, and which are losses? The ends of a layer and of a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from cases.ops import labels
+from cases.ops.row import Op, Value, rounded
+
+_EXP = "exponentials multiply the error of their argument"
+_SPREAD = "squares double the error of their argument"
+
+
+def _softmax(x: Value, axis: int = -1) -> Value:
+    return np.asarray(special.softmax(x, axis=axis))
+
+
+def _log_softmax(x: Value, axis: int = -1) -> Value:
+    return np.asarray(special.log_softmax(x, axis=axis))
+
+
+def _layer_norm(
+    x: Value, w: Value | None = None, b: Value | None = None, eps: float = 1e-5
+) -> Value:
+    """Over the last dim."""
+    off = x - x.mean(-1, keepdims=True)
+    out = off / np.sqrt((off * off).mean(-1, keepdims=True) + eps)
+    out = out if w is None else out * w
+    return np.asarray(out if b is None else out + b)
+
+
+def _rms_norm(x: Value, w: Value | None = None, eps: float = 1e-5) -> Value:
+    """Over the last dim."""
+    out = x / np.sqrt((x * x).mean(-1, keepdims=True) + eps)
+    return np.asarray(out if w is None else out * w)
+
+
+def _reduced(each: Value, reduction: str, count: Any = None) -> Value:
+    if reduction == "none":
+        return each
+    if reduction == "sum":
+        return np.asarray(each.sum())
+    if reduction != "mean":
+        raise ValueError(f"reduction {reduction!r} is none of 'none', 'sum' and 'mean'")
+    return np.asarray(each.sum() / (each.size if count is None else count))
+
+
+def _loss(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A loss of ``function`` of two operands of one shape, and parameters."""
+
+    def meaning(x: Value, y: Value, reduction: str = "mean", **params: Any) -> Value:
+        if x.shape != y.shape:
+            raise ValueError("two operands of one shape")
+        return _reduced(function(x, y, **params), reduction)
+
+    return rounded(meaning)
+
+
+def _square(x: Value, y: Value) -> Value:
+    return np.asarray((x - y) ** 2)
+
+
+def _distance(x: Value, y: Value) -> Value:
+    return np.asarray(np.abs(x - y))
+
+
+def _huber(x: Value, y: Value, delta: float = 1.0) -> Value:
+    off = np.abs(x - y)
+    return np.where(off < delta, 0.5 * off**2, delta * (off - 0.5 * delta))
+
+
+def _smooth(x: Value, y: Value, beta: float = 1.0) -> Value:
+    return _huber(x, y, beta) / beta
+
+
+def _cross(x: Value, y: Value) -> Value:
+    return np.asarray(-(y * np.log(x) + (1 - y) * np.log1p(-x)))
+
+
+def _cross_logits(x: Value, y: Value) -> Value:
+    return np.asarray(np.logaddexp(x, 0.0) - x * y)
+
+
+def _kl(x: Value, y: Value) -> Value:
+    return np.asarray(special.xlogy(y, y) - y * x)
+
+
+def _nll(
+    x: Value, t: Value, w: Value | None = None, reduction: str = "mean", ignore: int = -100
+) -> Value:
+    """x[n, c] holds log-probabilities, t[n] classes; rows of class ``ignore`` do not count."""
+    if x.ndim != 2 or t.shape != x.shape[:1] or t.dtype.kind not in "iu":
+        raise ValueError("x[n, c] and integers t[n]")
+    counts = t != ignore
+    target = np.where(counts, t, 0)
+    if target.size and (int(target.min()) < 0 or int(target.max()) >= max(x.shape[1], 2)):
+        raise ValueError(f"classes from 0 to {x.shape[1] - 1}")
+    target = np.minimum(target, x.shape[1] - 1)
+    weight = counts * (np.ones(x.shape[1]) if w is None else w)[target]
+    each = -weight * np.take_along_axis(x, target[:, np.newaxis], 1)[:, 0]
+    return _reduced(each, reduction, weight.sum())
+
+
+def _cross_entropy(
+    x: Value, t: Value, w: Value | None = None, reduction: str = "mean", ignore: int = -100
+) -> Value:
+    """As nll_loss, of logits."""
+    return _nll(np.asarray(special.log_softmax(x, axis=1)), t, w, reduction, ignore)
+
+
+def _pair(name: str, function: Callable[..., Any], *more: str, **about: Any) -> Op:
+    return Op(name, "loss", ("x", "y"), _loss(function), optional=("reduction", *more),
+              labels=labels.loss, reduces="by reduction", grads=(0,),
+              **{"roundings": 16, "why": _SPREAD, **about})  # fmt: skip
+
+
+def _classes(name: str, function: Callable[..., Any], **about: Any) -> Op:
+    # The classes do not decide the dtype.
+    return Op(name, "loss", ("x", "t"), rounded(function, 1), more=("w",),
+              optional=("reduction", "ignore"), labels=labels.by_class, reduces="by reduction",
+              grads=(0,), **about)  # fmt: skip
+
+
+ROWS = (
+    Op("softmax", "normalisation", ("x",), rounded(_softmax), optional=("axis",),
+       labels=labels.along, grads=(0,), roundings=32, why=_EXP),
+    Op("log_softmax", "normalisation", ("x",), rounded(_log_softmax), optional=("axis",),
+       labels=labels.along, grads=(0,), roundings=32, why=_EXP),
+    Op("layer_norm", "normalisation", ("x",), rounded(_layer_norm), more=("w", "b"),
+       optional=("eps",), labels=labels.last(1), grads=(0, 1, 2), roundings=32, why=_SPREAD),
+    Op("rms_norm", "normalisation", ("x",), rounded(_rms_norm), more=("w",), optional=("eps",),
+       labels=labels.last(1), grads=(0, 1), roundings=32, why=_SPREAD),
+    _pair("mse_loss", _square),
+    _pair("l1_loss", _distance),
+    _pair("huber_loss", _huber, "delta"),
+    _pair("smooth_l1_loss", _smooth, "beta"),
+    _pair("binary_cross_entropy", _cross),
+    _pair("binary_cross_entropy_with_logits", _cross_logits, roundings=32, why=_EXP),
+    _pair("kl_div", _kl),
+    _classes("nll_loss", _nll),
+    _classes("cross_entropy", _cross_entropy, roundings=32, why=_EXP),
+)  # fmt: skip

@@ -1,0 +1,66 @@
+"""Which ops compare or accumulate along a dim? Sorting, the largest k, running sums."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cases.model import Param
+from cases.ops import labels
+from cases.ops.row import SUM_LIKE, Op, Value, is_narrow, one_dim, wide
+
+
+def _order(x: Value, axis: Param, descending: bool) -> Value:
+    at = one_dim(axis, x.ndim)
+    if not descending:
+        return np.argsort(x, axis=at, kind="stable")
+    # Equal elements keep their order.
+    back = np.argsort(np.flip(x, at), axis=at, kind="stable")
+    return np.asarray(x.shape[at] - 1 - np.flip(back, at))
+
+
+def _argsort(x: Value, axis: Param = -1, descending: bool = False) -> Value:
+    return _order(x, axis, descending).astype(np.int64)
+
+
+def _sort(x: Value, axis: Param = -1, descending: bool = False) -> Value:
+    return np.take_along_axis(x, _order(x, axis, descending), one_dim(axis, x.ndim))
+
+
+def _topk_indices(x: Value, k: int, axis: Param = -1) -> Value:
+    at = one_dim(axis, x.ndim)
+    if not 0 <= k <= x.shape[at]:
+        raise ValueError(f"the largest {k} of {x.shape[at]}")
+    return np.take(_order(x, axis, True), range(k), at).astype(np.int64)
+
+
+def _topk_values(x: Value, k: int, axis: Param = -1) -> Value:
+    return np.take_along_axis(x, _topk_indices(x, k, axis), one_dim(axis, x.ndim))
+
+
+def _running(function: Any) -> Any:
+    def meaning(x: Value, axis: Param = -1) -> Value:
+        dtype = np.dtype(np.int64) if x.dtype.kind in "bi" else x.dtype
+        out = function(wide(x), axis=one_dim(axis, x.ndim), dtype=wide(x.astype(dtype)).dtype)
+        return np.asarray(out).astype(dtype) if is_narrow(x) else np.asarray(out)
+
+    return meaning
+
+
+_LAST = ("axis",)
+
+ROWS = (
+    Op("sort", "ordering", ("x",), _sort, optional=("axis", "descending"), labels=labels.along,
+       whole=True, moves=True, grads=(0,)),
+    Op("argsort", "ordering", ("x",), _argsort, optional=("axis", "descending"),
+       labels=labels.along, whole=True),
+    Op("topk_values", "ordering", ("x",), _topk_values, required=("k",), optional=_LAST,
+       labels=labels.along, whole=True, moves=True, grads=(0,)),
+    Op("topk_indices", "ordering", ("x",), _topk_indices, required=("k",), optional=_LAST,
+       labels=labels.along, whole=True),
+    Op("cumulative_sum", "ordering", ("x",), _running(np.cumsum), optional=_LAST,
+       labels=labels.along, linear=SUM_LIKE, whole=True, grads=(0,)),
+    Op("cumulative_prod", "ordering", ("x",), _running(np.cumprod), optional=_LAST,
+       labels=labels.along, whole=True, grads=(0,)),
+)  # fmt: skip

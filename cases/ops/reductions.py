@@ -1,0 +1,125 @@
+"""Which ops reduce? Over one dim, several, or all, with the dims kept or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from cases.model import Param
+from cases.ops import labels
+from cases.ops.row import SUM_LIKE, Op, Value, dims, floats, is_narrow, one_dim, rounded, wide
+
+_AXES = ("axis", "keepdims")
+_NORM = "squares double the error of their argument"
+
+
+def _sum_dtype(x: Value) -> np.dtype[Any]:
+    # NumPy, torch and JAX (with 64-bit types on) all widen integer sums to 64 bits.
+    return np.dtype(np.int64) if x.dtype.kind in "bi" else x.dtype
+
+
+def _axes(axis: Any) -> Any:
+    return tuple(axis) if isinstance(axis, list) else axis
+
+
+def _total(function: Callable[..., Any]) -> Callable[..., Any]:
+    """sum or prod: integers become int64, floats are done in float64 and rounded once."""
+
+    def meaning(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
+        total = function(wide(x), axis=_axes(axis), keepdims=keepdims, dtype=_sum_dtype(wide(x)))
+        return np.asarray(total).astype(_sum_dtype(x) if x.dtype.kind in "bi" else x.dtype)
+
+    return meaning
+
+
+def _reduce(function: Callable[..., Any]) -> Callable[..., Any]:
+    def meaning(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
+        out = np.asarray(function(wide(x), axis=_axes(axis), keepdims=keepdims))
+        return out.astype(x.dtype) if is_narrow(x) else out
+
+    return meaning
+
+
+def _mean(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
+    # torch refuses integers, JAX gives float32, NumPy float64: nobody's to say.
+    floats(x)
+    return np.asarray(_reduce(np.mean)(x, axis, keepdims))
+
+
+def _spread(function: Callable[..., Any]) -> Callable[..., Any]:
+    def meaning(x: Value, axis: Param = None, keepdims: bool = False, correction: int = 0) -> Value:
+        floats(x)
+        out = function(wide(x), axis=_axes(axis), keepdims=keepdims, ddof=correction)
+        return np.asarray(out).astype(x.dtype)
+
+    return meaning
+
+
+def _norm(x: Value, axis: Param = None, keepdims: bool = False, ord: Param = 2) -> Value:
+    floats(x)
+    size = np.abs(wide(x))
+    over = dims(axis, x.ndim)
+    if ord in ("inf", np.inf):
+        out = np.max(size, axis=over, keepdims=keepdims)
+    elif isinstance(ord, int | float) and ord > 0:
+        out = np.sum(size**ord, axis=over, keepdims=keepdims) ** (1 / ord)
+    else:
+        raise ValueError(f"ord {ord!r} is none of 1, 2, … and 'inf'")
+    return np.asarray(out).astype(x.dtype)
+
+
+def _arg(function: Callable[..., Any]) -> Callable[..., Any]:
+    def meaning(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
+        over = None if axis is None else one_dim(axis, x.ndim)
+        return np.asarray(function(x, axis=over, keepdims=keepdims)).astype(np.int64)
+
+    return meaning
+
+
+def _max_with_index(x: Value, axis: Param = None) -> Value:
+    return np.asarray(np.argmax(x, axis=one_dim(axis, x.ndim))).astype(np.int64)
+
+
+def _count(x: Value, axis: Param = None) -> Value:
+    return np.asarray(np.count_nonzero(x, axis=_axes(axis))).astype(np.int64)
+
+
+def _logsumexp(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
+    out: Value = special.logsumexp(x, axis=dims(axis, x.ndim), keepdims=keepdims)
+    return out
+
+
+def _row(name: str, meaning: Callable[..., Any], **about: Any) -> Op:
+    return Op(name, "reduction", ("x",), meaning, **{"optional": _AXES, **about})
+
+
+ROWS = (
+    _row("sum", _total(np.sum), labels=labels.reduce, linear=SUM_LIKE, reduces="sum", whole=True,
+         grads=(0,)),
+    _row("mean", _mean, labels=labels.reduce, linear=SUM_LIKE, reduces="avg", grads=(0,)),
+    _row("prod", _total(np.prod), labels=labels.reduce, linear=frozenset({"product"}),
+         reduces="product", whole=True, grads=(0,)),
+    _row("max", _reduce(np.max), labels=labels.reduce, linear=frozenset({"max"}), reduces="max",
+         whole=True, grads=(0,)),
+    _row("min", _reduce(np.min), labels=labels.reduce, linear=frozenset({"min"}), reduces="min",
+         whole=True, grads=(0,)),
+    _row("any", _reduce(np.any), labels=labels.reduce_whole, whole=True),
+    _row("all", _reduce(np.all), labels=labels.reduce_whole, whole=True),
+    _row("var", _spread(np.var), optional=(*_AXES, "correction"), labels=labels.reduce_whole,
+         grads=(0,), roundings=16, why=_NORM),
+    _row("std", _spread(np.std), optional=(*_AXES, "correction"), labels=labels.reduce_whole,
+         grads=(0,), roundings=16, why=_NORM),
+    _row("vector_norm", _norm, optional=(*_AXES, "ord"), labels=labels.reduce_whole, grads=(0,),
+         roundings=16, why=_NORM),
+    _row("logsumexp", rounded(_logsumexp), labels=labels.reduce_whole, grads=(0,), roundings=32,
+         why="exponentials multiply the error of their argument"),
+    _row("argmax", _arg(np.argmax), labels=labels.reduce_whole, whole=True),
+    _row("argmin", _arg(np.argmin), labels=labels.reduce_whole, whole=True),
+    _row("max_with_index", _max_with_index, required=("axis",), optional=(),
+         labels=labels.reduce_whole, whole=True),
+    _row("count_nonzero", _count, optional=("axis",), labels=labels.reduce, reduces="sum",
+         whole=True),
+)  # fmt: skip

@@ -1,0 +1,135 @@
+"""Which ops only arrange elements anew? Reshape, permute, join, cut, roll, pad."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from cases.model import Param
+from cases.ops import labels
+from cases.ops.row import ANY, SUM_LIKE, Op, Value, dims, one_dim
+
+
+def _move(
+    name: str, meaning: Callable[..., Any], *required: str, args: tuple[str, ...] = ("x",),
+    **about: Any,
+) -> Op:  # fmt: skip
+    """A row whose result has the operands' elements, each at most moved: whatever is owed stays."""
+    common: dict[str, Any] = {"linear": ANY, "moves": True, "whole": True}
+    return Op(name, "shape", args, meaning, required=required,
+              grads=tuple(range(len(args))), **{**common, **about})  # fmt: skip
+
+
+def _flatten(x: Value, start: int = 0, end: int = -1) -> Value:
+    first, last = one_dim(start, x.ndim), one_dim(end, x.ndim)
+    if first > last:
+        raise ValueError("start is after end")
+    return x.reshape(*x.shape[:first], -1, *x.shape[last + 1 :])
+
+
+def _flat(shapes: tuple[tuple[int, ...], ...], params: dict[str, Param]) -> labels.Labels:
+    made = list(_flatten(np.empty(shapes[0], np.bool_), **params).shape)  # type: ignore[arg-type]
+    return labels.regroup(shapes, {"shape": made})
+
+
+def _squeeze(x: Value, axis: Param) -> Value:
+    return np.squeeze(x, dims(axis, x.ndim))
+
+
+def _part(x: Value, sections: int, part: int, axis: Param) -> Value:
+    """One of ``sections`` equal parts."""
+    size = x.shape[one_dim(axis, x.ndim)]
+    if sections < 1 or size % sections or not 0 <= part < sections:
+        raise ValueError(f"part {part} of {sections} equal parts of {size}")
+    return np.split(x, sections, one_dim(axis, x.ndim))[part]
+
+
+def _chunk(x: Value, chunks: int, part: int, axis: Param) -> Value:
+    """One of ``chunks`` chunks by torch's rule: ceil(size / chunks) long until nothing is left."""
+    at = one_dim(axis, x.ndim)
+    step = -(-x.shape[at] // chunks) if chunks > 0 else 0
+    if step == 0 or not 0 <= part * step < x.shape[at]:
+        raise ValueError(f"chunk {part} of {chunks} of {x.shape[at]}")
+    return np.take(x, range(part * step, min((part + 1) * step, x.shape[at])), at)
+
+
+def _concat(x: Value, y: Value, axis: Param) -> Value:
+    return np.concatenate([x, y], one_dim(axis, x.ndim))
+
+
+def _stack(x: Value, y: Value, axis: Param) -> Value:
+    return np.stack([x, y], one_dim(axis, x.ndim + 1))
+
+
+def _pad(x: Value, axis: Param, before: int, after: int, value: float = 0) -> Value:
+    width = [(0, 0)] * x.ndim
+    width[one_dim(axis, x.ndim)] = (before, after)
+    return np.pad(x, width, constant_values=value)
+
+
+def _slice(x: Value, axis: Param, start: int = 0, stop: int | None = None, step: int = 1) -> Value:
+    if step < 1 or start < 0 or (stop is not None and stop < 0):
+        raise ValueError("start and stop from 0, step from 1")
+    return x[(*(slice(None),) * one_dim(axis, x.ndim), slice(start, stop, step))]
+
+
+def _index(x: Value, axis: Param, index: int) -> Value:
+    return np.take(x, index, one_dim(axis, x.ndim))
+
+
+def _repeat(x: Value, repeats: int, axis: Param) -> Value:
+    return np.repeat(x, repeats, one_dim(axis, x.ndim))
+
+
+def _tile(x: Value, repeats: int, axis: Param) -> Value:
+    return np.concatenate([x] * repeats, one_dim(axis, x.ndim))
+
+
+def _roll(x: Value, shift: int, axis: Param) -> Value:
+    return np.roll(x, shift, one_dim(axis, x.ndim))
+
+
+def _reshape(x: Value, shape: Param) -> Value:
+    return x.reshape(shape)  # type: ignore[arg-type]
+
+
+def _diagonal(x: Value) -> Value:
+    if x.ndim != 2:
+        raise ValueError("the operand has two dims")
+    return np.diagonal(x)
+
+
+def _two_plain(shapes: tuple[tuple[int, ...], ...], params: dict[str, Param]) -> labels.Labels:
+    return ((("", ""),), ("",))
+
+
+ROWS = (
+    _move("reshape", _reshape, "shape", labels=labels.regroup),
+    _move("flatten", _flatten, optional=("start", "end"), labels=_flat),
+    _move("permute_dims", lambda x, axes: np.transpose(x, axes), "axes", labels=labels.permute),
+    _move("matrix_transpose", lambda x: np.swapaxes(x, -1, -2), labels=labels.swap_last),
+    _move("expand_dims", lambda x, axis: np.expand_dims(x, one_dim(axis, x.ndim + 1)), "axis",
+          labels=labels.insert),
+    _move("squeeze", _squeeze, "axis", labels=labels.remove),
+    _move("broadcast_to", lambda x, shape: np.broadcast_to(x, shape), "shape",
+          labels=labels.stretch),
+    _move("split", _part, "sections", "part", "axis", labels=labels.along),
+    _move("chunk", _chunk, "chunks", "part", "axis", labels=labels.along),
+    _move("concat", _concat, "axis", args=("x", "y"), labels=labels.along),
+    _move("stack", _stack, "axis", args=("x", "y"), labels=labels.insert),
+    _move("flip", lambda x, axis: np.flip(x, dims(axis, x.ndim)), "axis", labels=labels.along),
+    _move("roll", _roll, "shift", "axis", labels=labels.along),
+    _move("pad", _pad, "axis", "before", "after", optional=("value",), labels=labels.along,
+          linear=frozenset()),
+    _move("tril", lambda x, diagonal=0: np.tril(x, diagonal), optional=("diagonal",),
+          labels=labels.last(2), linear=SUM_LIKE),
+    _move("triu", lambda x, diagonal=0: np.triu(x, diagonal), optional=("diagonal",),
+          labels=labels.last(2), linear=SUM_LIKE),
+    _move("diagonal", _diagonal, labels=_two_plain),
+    _move("slice", _slice, "axis", optional=("start", "stop", "step"), labels=labels.along),
+    _move("index", _index, "axis", "index", labels=labels.remove),
+    _move("repeat", _repeat, "repeats", "axis", labels=labels.along),
+    _move("tile", _tile, "repeats", "axis", labels=labels.along),
+)  # fmt: skip
