@@ -25,6 +25,9 @@ from cases.facts import Facts, facts
 from cases.facts import Where as Split
 from cases.model import REDUCTIONS, Case, slug
 
+# The project's own.
+LEDGER = Path(__file__).with_name("divergences.toml")
+
 Aspect = Literal[
     "soundness", "global", "shards", "layout", "collectives", "effects", "gradients", "meshes"
 ]

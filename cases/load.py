@@ -88,14 +88,19 @@ def _load_file(path: Path) -> list[Case]:
         raise where.bad(f"suffix {shown(path.suffix)}", ".toml or .json, or a folder of them")
     if not listed:
         raise where.bad("no cases", "at least one")
-    return [_case(one, path, place) for one, place in zip(listed, places, strict=True)]
+    return [read_case(one, str(path), place) for one, place in zip(listed, places, strict=True)]
 
 
 def _without(raw: Any, key: str) -> Any:
     return {k: v for k, v in raw.items() if k != key} if isinstance(raw, dict) else raw
 
 
-def _case(raw: Any, path: Path, place: Where) -> Case:
+def read_case(raw: Any, file: str, place: Where) -> Case:
+    """The case of one table, found at ``place`` of ``file``; its family is the file's name.
+
+    Raises:
+        BadInput: anything wrong with it.
+    """
     table = forms.table(raw, place)
     if "id" not in table:
         raise place.bad("no id", "id, a string")
@@ -103,7 +108,7 @@ def _case(raw: Any, path: Path, place: Where) -> Case:
     case_id = forms.text(table["id"], place.at("id"), wanted)
     if not _ID.fullmatch(case_id):
         raise place.at("id").bad(shown(case_id), wanted)
-    where = Where(str(path), case_id)
+    where = Where(file, case_id)
     forms.table(table, where, KEYS)
     said = {
         key: forms.text(table.get(key, ""), where.at(key))
@@ -145,8 +150,8 @@ def _case(raw: Any, path: Path, place: Where) -> Case:
     return Case(
         question=question,
         expectation=expectation,
-        family=path.stem,
-        file=str(path),
+        family=Path(file).stem,
+        file=file,
         date=_date(table.get("date", ""), where.at("date")),
         tags=tags,
         **said,

@@ -112,6 +112,13 @@ def recorded(case: Case) -> dict[str, Answer]:
     return {a.subject: a for kept in _records() for a in kept.answer(case.question)}
 
 
+def releases() -> dict[str, str]:
+    """The release of each framework that those records are of, local tags left out."""
+    return {
+        name: Version(kept.header.release).public for name, kept in zip(FRAMEWORKS, _records())
+    }
+
+
 def main(patterns: list[str]) -> list[str]:
     """The stories of the cases whose ids match."""
     lines = []

@@ -17,15 +17,14 @@ from cases.arrays import Array, pack, unpack
 from cases.layout import coordinate, coordinates, local_shape, offset, ranges, same, used
 from cases.model import Case, Foreign, Layout, Mesh, Tolerance
 from cases.notation import both
-from cases.ops import tolerance
 from suites.truth import Truth
 from suites.values import EXACT, difference, show
 from suites.verdict import Aspect, Finding, agree, not_comparable
 
 
-def closeness(case: Case, dtype: str) -> Tolerance:
-    """How far two right results of one op may differ: as the case says, else by rounding."""
-    return case.expectation.tolerance or tolerance(dtype)
+def twice(allowed: Tolerance) -> Tolerance:
+    """How far two results may differ from one another that may each be so far from the truth."""
+    return msgspec.structs.replace(allowed, rtol=2 * allowed.rtol, atol=2 * allowed.atol)
 
 
 def mesh_of(case: Case, name: str) -> Mesh:
@@ -62,6 +61,13 @@ def observed_end(end: End) -> str:
             return ""
 
 
+def value_aspect(case: Case, step: str | None) -> Aspect:
+    """The aspect that judges the value of a step: "gradients" for a gradient, else "global"."""
+    plain = (step or "").removesuffix("/full")
+    grads = {one.result for one in case.question.steps if one.op == "grad"}
+    return "gradients" if plain in grads else "global"
+
+
 def missing(
     case: Case, answer: Answer, aspect: Aspect, against: str = "reference"
 ) -> list[Finding]:
@@ -79,12 +85,13 @@ def missing(
     kind = observed_end(answer.end)
     if aspect == "global" and kind:
         step = getattr(answer.end, "step", "") or absent[0]
-        findings.append(Finding(step, aspect, against, "divergence", kind, "an answer", why, ""))
+        asks = value_aspect(case, step)
+        findings.append(Finding(step, asks, against, "divergence", kind, "an answer", why, ""))
         absent = [name for name in absent if name != step]
     return findings + [not_comparable(name, aspect, why, against, why) for name in absent]
 
 
-def soundness(case: Case, answer: Answer) -> list[Finding]:
+def soundness(case: Case, answer: Answer, right: Truth) -> list[Finding]:
     """Does an answer agree with itself?
 
     Every rank reports the same; shards are the slices of the answer's own global value that its
@@ -97,7 +104,7 @@ def soundness(case: Case, answer: Answer) -> list[Finding]:
     ]  # fmt: skip
     for seen in answer.seen:
         mesh = mesh_of(case, seen.name)
-        found = _unsound(mesh, seen, closeness(case, seen.dtype))
+        found = _unsound(mesh, seen, twice(right.allowed.get(seen.name, EXACT)))
         if found is not None:
             findings.append(found)
         elif not isinstance(seen.layout, Layout):
@@ -191,10 +198,12 @@ def global_(case: Case, answer: Answer, right: Truth) -> list[Finding]:
     """Is the global result right? Held against the case's own right value or the reference's."""
     findings = missing(case, answer, "global")
     for seen in answer.seen:
-        wanted = right.values.get(seen.name)
-        if wanted is None or not seen.full:
+        wanted, aspect = right.values.get(seen.name), value_aspect(case, seen.name)
+        if wanted is None or not seen.full or seen.name in right.own:
             why = "no right value" if wanted is None else "no global value"
-            findings.append(not_comparable(seen.name, "global", why))
+            if seen.name in right.own:
+                why = "random numbers, each framework's own"
+            findings.append(not_comparable(seen.name, aspect, why))
             continue
         for position, got in enumerate(seen.full):
             off = difference(wanted, got, right.allowed.get(seen.name, EXACT))
@@ -205,12 +214,12 @@ def global_(case: Case, answer: Answer, right: Truth) -> list[Finding]:
                     else "every rank"
                 )
                 findings.append(
-                    Finding(seen.name, "global", "reference", "divergence", "wrong value",
+                    Finding(seen.name, aspect, "reference", "divergence", "wrong value",
                             show(wanted), show(got), right.doubt(seen.name), f"on {rank}: {off}")
                 )  # fmt: skip
                 break
         else:
-            findings.append(agree(seen.name, "global"))
+            findings.append(agree(seen.name, aspect))
     return findings
 
 
@@ -275,12 +284,16 @@ def _stated_shards(
 
 def doubtful(case: Case, answer: Answer, right: Truth) -> frozenset[str | None]:
     """The inputs and results of an answer that are wrong by themselves: nothing to hold against."""
-    found = soundness(case, answer) + global_(case, answer, right)
+    found = soundness(case, answer, right) + global_(case, answer, right)
     return frozenset(finding.step for finding in found if finding.verdict == "divergence")
 
 
 def shards(
-    case: Case, ours: Answer, theirs: Answer, doubt: frozenset[str | None] = frozenset()
+    case: Case,
+    ours: Answer,
+    theirs: Answer,
+    right: Truth,
+    doubt: frozenset[str | None] = frozenset(),
 ) -> list[Finding]:
     """Do two subjects hold the same shards, device by device, where their layouts are equal?
 
@@ -304,7 +317,8 @@ def shards(
             why = "addends of a pending reduction may be dealt out differently"
             findings.append(not_comparable(seen.name, "shards", why, theirs.subject))
         else:
-            findings.append(_shards(mesh, seen, other, theirs.subject, closeness(case, seen.dtype)))
+            allowed = twice(right.allowed.get(seen.name, EXACT))
+            findings.append(_shards(mesh, seen, other, theirs.subject, allowed))
     return findings
 
 

@@ -15,11 +15,11 @@ import numpy as np
 from adapters.answer import Answer, Collective, Done, Observed
 from adapters.reference.implied import implied
 from adapters.reference.plan import execute
-from adapters.reference.values import Value, cut, evaluate
+from adapters.reference.values import Value, cut, evaluate, join
 from cases.arrays import pack, unpack
 from cases.layout import offset, ranges, same
 from cases.model import Case, Layout, Mesh
-from suites.aspects import mesh_of
+from suites.aspects import mesh_of, value_aspect
 from suites.collectives import LOWERINGS, measure, step_measure
 from suites.truth import Truth
 from suites.verdict import Aspect
@@ -53,10 +53,17 @@ def right_answer(case: Case, right: Truth, subject: str = "torch") -> Answer:
         if name in steps:
             operands = [seen[arg] for arg in steps[name].args if isinstance(arg, str)]
             by = step_measure(mesh, steps[name], operands, observed)
-            fired = None if by is None else lowered(subject, by.implied)
+            # Between results that are not shown, nobody can say what was implied.
+            shown = {*question.check, *(given.name for given in question.inputs)}
+            told = all(arg in shown for arg in steps[name].args if isinstance(arg, str))
+            fired = lowered(subject, by.implied) if by is not None and told else None
             observed = msgspec.structs.replace(observed, collectives=fired)
         seen[name] = observed
-    return Answer(question.id, subject, Done(), tuple(seen[name] for name in question.check))
+    for name, grids in case.expectation.meshes.items():
+        seen[name] = Observed(name, grids[0].dtype, grids[0].shape, shards=grids)
+    return Answer(
+        question.id, subject, Done(), tuple(seen[name] for name in question.check if name in seen)
+    )
 
 
 def _right_shards(
@@ -91,8 +98,11 @@ def mistakes(case: Case, answer: Answer) -> Iterator[Mistake]:
             if wrong is None or wrong == observed:
                 continue
             seen = (*answer.seen[:index], wrong, *answer.seen[index + 1 :])
+            due = aspects
+            if "global" in aspects:
+                due = aspects - {"global"} | {value_aspect(case, observed.name)}
             yield Mistake(
-                f"{name} in {observed.name}", aspects, msgspec.structs.replace(answer, seen=seen)
+                f"{name} in {observed.name}", due, msgspec.structs.replace(answer, seen=seen)
             )
 
 
@@ -133,19 +143,28 @@ def _shard_order(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
 
 def _ranks_permuted(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
     shards = _shards(observed)
-    if isinstance(observed.layout, Layout) and observed.layout.partial:
+    if not isinstance(observed.layout, Layout) or observed.layout.partial:
         return None  # addends may lie anywhere
     return _with_shards(observed, shards[1:] + shards[:1])
 
 
 def _stale_shard(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
     shards = _shards(observed)
-    if not shards:
+    if not shards or not observed.full:
         return None
-    return _with_shards(observed, [*shards[:-1], np.zeros_like(shards[-1])])
+    stale = [*shards[:-1], np.zeros_like(shards[-1])]
+    layout = observed.layout
+    if isinstance(layout, Layout) and layout.partial:
+        # Where a maximum is owed, an addend of nothing may be as good as any.
+        total = join(mesh, layout, stale, observed.shape)
+        if np.array_equal(total, unpack(observed.full[0])):
+            return None
+    return _with_shards(observed, stale)
 
 
 def _rows_permuted(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
+    if not observed.full:
+        return None
     full = unpack(observed.full[0])
     return msgspec.structs.replace(
         observed, full=(pack(np.roll(full, 1, 0) if full.ndim else full),)
@@ -162,17 +181,17 @@ def _reduction_dropped(case: Case, mesh: Mesh, observed: Observed) -> Observed |
 
 
 def _reduction_doubled(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
-    full = unpack(observed.full[0])
+    full = unpack(observed.full[0]) if observed.full else np.zeros((), bool)
     if full.dtype.kind == "b":
         return None
     return msgspec.structs.replace(observed, full=(pack((full + full).astype(full.dtype)),))
 
 
 def _rank_apart(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
-    if mesh.size == 1 or not observed.full[0].size:
+    if mesh.size == 1 or not observed.full or not observed.full[0].size:
         return None
     full = unpack(observed.full[0])
-    other = pack(~full if full.dtype.kind == "b" else (full + 1).astype(full.dtype))
+    other = pack(~full if full.dtype.kind == "b" else (3 * full + 1).astype(full.dtype))
     return msgspec.structs.replace(observed, full=(*observed.full * (mesh.size - 1), other))
 
 
@@ -183,6 +202,8 @@ def _wrong_layout(case: Case, mesh: Mesh, observed: Observed) -> Observed | None
     claim = Layout(((),) * observed.layout.ndim)
     if same(mesh, claim, observed.layout, observed.shape) or not observed.full[0].size:
         return None
+    if all(shard == observed.full[0] for shard in observed.shards or ()):
+        return None  # so it is, as where an average of equals is owed
     return msgspec.structs.replace(observed, layout=claim)
 
 
@@ -200,6 +221,12 @@ def _one_fewer(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
     return msgspec.structs.replace(observed, collectives=observed.collectives[:-1])
 
 
+def _grid_permuted(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
+    if observed.name not in case.expectation.meshes:
+        return None
+    return _with_shards(observed, [np.roll(grid, 1) for grid in _shards(observed)])
+
+
 _VALUES: frozenset[Aspect] = frozenset({"soundness", "global"})
 _SHARDS: frozenset[Aspect] = frozenset({"soundness", "shards"})
 _COUNTS: frozenset[Aspect] = frozenset({"collectives"})
@@ -214,6 +241,7 @@ _MISTAKES: tuple[tuple[str, frozenset[Aspect], Change], ...] = (
     ("reduction doubled", frozenset({"global"}), _reduction_doubled),
     ("one rank apart", _VALUES, _rank_apart),
     ("wrong layout reported", frozenset({"soundness", "layout"}), _wrong_layout),
+    ("devices of a mesh permuted", frozenset({"meshes"}), _grid_permuted),
     ("a collective too many", _COUNTS, _one_more),
     ("a collective too few", _COUNTS, _one_fewer),
 )

@@ -137,14 +137,14 @@ def _others(verdicts: Sequence[Verdict], bad: Sequence[tuple[int, Verdict]]) -> 
 
 
 def _again(bad: Sequence[tuple[int, Verdict]], command: str) -> list[str]:
-    """How to see just this again, per framework."""
+    """How to see just this again, per framework, and without us."""
     frameworks = sorted({framework_of(verdict.subject) for _, verdict in bad})
     lines = [f"again   {command}"]
     for name in frameworks:
         others = [f"--{other}=off" for other in FRAMEWORKS if other != name]
         words = [command, *(one for one in others if one not in command)]
         lines.append(f"{name:<8}{' '.join(words)}")
-    return lines
+    return [*lines, f"alone   {command} --repro=out/"]
 
 
 def ended(answers: Mapping[str, Answer]) -> str:

@@ -90,7 +90,7 @@ def findings(
     if plain:
         # Those routes are for changes of layout: elsewhere one line says so, not ten.
         return [not_comparable(None, "global", f"unsupported: {answer.end.why}")]  # type: ignore[union-attr]
-    found = aspects.soundness(case, answer)
+    found = aspects.soundness(case, answer, right)
     found += aspects.global_(case, answer, right)
     found += aspects.stated(case, answer)
     found += aspects.meshes(case, answer)
@@ -99,7 +99,7 @@ def findings(
     found += sufficient(case, answer)
     found += effects(case, answer)
     if torch is not None and framework_of(answer.subject) != "torch":
-        found += aspects.shards(case, answer, torch, doubt)
+        found += aspects.shards(case, answer, torch, right, doubt)
         if not answer.subject.startswith(SHARD_MAP):
             found += aspects.layout(case, answer, torch)
     return found

@@ -22,7 +22,7 @@ from adapters.protocol import Hello
 from adapters.registry import FRAMEWORKS, subjects
 from cases.catalogue import FAMILIES, catalogue, family
 from cases.errors import BadInput
-from cases.ledger import Entry, load_ledger, unused
+from cases.ledger import LEDGER, Entry, load_ledger, unused
 from cases.ledger import check_unique as check_ledger
 from cases.load import check_unique, load
 from cases.model import Case, Question, slug
@@ -31,7 +31,6 @@ from suites.judge import Judgement, judge
 from suites.sources import Choice, Sources, most_devices, record_path
 from suites.verdict import Verdict
 
-LEDGER = Path(__file__).resolve().parent.parent / "cases" / "divergences.toml"
 _OPTIONS = (
     "cases",
     "exhaustive",
@@ -211,6 +210,12 @@ def _check_options(config: pytest.Config) -> None:
             not Path(path).parent.is_dir() or (name == "--verdicts" and Path(path).is_dir())
         ):
             raise pytest.UsageError(f"{name}: found {path}, wanted a file in a folder that exists")
+    folder = option("--repro")
+    if folder and not os.path.isdir(folder):
+        if os.path.lexists(folder) or not Path(folder).parent.is_dir():
+            raise pytest.UsageError(
+                f"--repro: found {folder}, wanted a folder, or one to be made in a folder that exists"
+            )
 
 
 def _check_recording(config: pytest.Config) -> None:

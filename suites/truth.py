@@ -10,6 +10,7 @@ import msgspec
 from adapters.reference.adapter import observe
 from cases.arrays import Array, unpack
 from cases.model import Case, Layout, Tolerance
+from cases.ops import OPS
 from suites.values import difference, show, tolerance_for
 
 
@@ -17,13 +18,15 @@ class Truth(msgspec.Struct, frozen=True):
     """By name of input or result: the right value, how closely it must be met, the layout.
 
     A layout is None where it does not follow from the question. ``differing``: the reference's
-    value, where the case states another.
+    value, where the case states another. ``own``: what is made of random numbers, which are
+    each framework's own, unless the case states it.
     """
 
     values: dict[str, Array]
     allowed: dict[str, Tolerance]
     layouts: dict[str, Layout | None]
     differing: dict[str, Array] = {}
+    own: frozenset[str] = frozenset()
 
     def doubt(self, name: str) -> str:
         """Where the wanted value is the case's own word and the reference has another: which."""
@@ -49,4 +52,14 @@ def truth(case: Case) -> Truth:
     layouts = {
         seen.name: seen.layout if isinstance(seen.layout, Layout) else None for seen in answer.seen
     }
-    return Truth(values, allowed, layouts, differing)
+    own = _own(case) - case.expectation.right.keys()
+    return Truth(values, allowed, layouts, differing, own)
+
+
+def _own(case: Case) -> frozenset[str]:
+    """The results that follow from random numbers."""
+    found: set[str] = set()
+    for step in case.question.steps:
+        if OPS[step.op].own or found & set(step.args):
+            found.add(step.result)
+    return frozenset(found)

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from adapters.reference.gradient import ERROR
 from adapters.reference.values import meaning, whole
 from cases.arrays import Array, pack, unpack
 from cases.model import Case, Layout, Question, Tolerance
@@ -103,6 +104,8 @@ def _allowed(ops: Sequence[Op], dtype: str, met: Sequence[NDArray[Any]]) -> Tole
         largest = max(largest, float(np.max(finite, initial=0)))
     rtol = sum(part.rtol for part in parts)
     why = "; ".join(dict.fromkeys(part.why for part in parts))
+    if any(op.name == "grad" for op in ops) and rtol < ERROR:
+        rtol, why = ERROR, "differences are no closer to the derivative"
     return Tolerance(rtol, rtol * largest, why)
 
 

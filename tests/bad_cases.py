@@ -225,7 +225,7 @@ CASES: dict[str, tuple[dict[str, str | None], str]] = {
         {"to": "{ y = \"P(None, 'x')\" }"},
         "case \"a\": to.y: found 2 entries in P(None, 'x'), wanted at most 1, one per dim"),
     "layout asked twice": (
-        {"program": '["y = redistribute(x, x=R)"]', "to": '{ y = ["R"] }'},
+        {"program": '["y = redistribute(x, x=R)"]', "to": '{ y = ["S(0)"] }'},
         'case "a": to.y: found a second layout, wanted the one in the program'),
     "layout of a wrong type": (
         {"to": "{ y = 3 }"},

@@ -15,11 +15,10 @@ import pytest
 from adapters import protocol
 from adapters.registry import subjects
 from cases.catalogue import FAMILIES, catalogue
-from cases.ledger import ASPECTS, OBSERVED, load_ledger, unused
+from cases.ledger import ASPECTS, LEDGER, OBSERVED, load_ledger, unused
 from cases.model import Case, Expectation, Question, slug
 from suites import verdict
 from suites.collectives import GATHERS, LOWERINGS, MERGES, PLANS, SEQUENCE
-from suites.run import LEDGER
 from tests.runs import ROOT
 
 FRAMEWORKS = {"torch", "jax", "jaxlib"}

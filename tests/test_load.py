@@ -15,15 +15,15 @@ import pytest
 
 from adapters.reference.values import evaluate
 from cases.arrays import pack, unpack
+from cases.catalogue import FILES
 from cases.errors import BadInput
 from cases.layout import ranges
 from cases.load import check_unique, load
 from cases.meshes import derived
 from cases.model import Case, Layout, Mesh, Question, mesh, slug
-from cases.ops import OPS
 from cases.program import Typed, shapes
 
-CORPUS = Path(__file__).parent / "data" / "corpus"
+CORPUS = FILES["public"]
 PUBLIC = [case for path in sorted(CORPUS.glob("*.json")) for case in json.loads(path.read_text())]
 
 EXAMPLE = """
@@ -113,14 +113,7 @@ def test_a_question_survives_the_way_to_a_worker(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("raw", PUBLIC, ids=lambda raw: slug(raw["id"]))
 def test_the_whole_form_of_public_cases_parses(raw: dict[str, Any], tmp_path: Path) -> None:
-    """A public case loads, unless it has an op outside the vocabulary, which is then named."""
-    unknown = [step[1] for step in raw.get("program", []) if step[1] not in OPS]
-    if unknown:
-        with pytest.raises(BadInput) as refused:
-            _load(tmp_path, json.dumps([raw]), ".json")
-        assert refused.value.found == f"op {unknown[0]!r}"
-        assert re.fullmatch(r"program\[\d+\]", refused.value.key)
-        return
+    """Every public case loads as it stands."""
     case = _load(tmp_path, json.dumps([raw]), ".json")
     assert case.id == raw["id"]
     # What is said of a name beside those listed has it checked as well.
@@ -135,14 +128,15 @@ def test_the_right_values_of_public_cases_are_those_of_the_reference(tmp_path: P
     """What a public report calls right is what NumPy makes of the loaded question."""
     held = 0
     for raw in PUBLIC:
-        if any(step[1] not in OPS for step in raw.get("program", [])) or raw.get("mesh_steps"):
-            continue
         case = _load(tmp_path, json.dumps([raw]), ".json")
         values = evaluate(case.question)
         for name, right in case.expectation.right.items():
-            np.testing.assert_allclose(values[name], unpack(right), rtol=1e-6, err_msg=case.id)
+            # Stated in as many decimals as the report gives.
+            np.testing.assert_allclose(
+                values[name], unpack(right), rtol=1e-5, atol=1e-4, err_msg=case.id
+            )
             held += 1
-    assert held >= 20
+    assert held >= 80
 
 
 def test_what_is_listed_per_device_stands_by_device_number(tmp_path: Path) -> None:

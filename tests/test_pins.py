@@ -8,11 +8,10 @@ import pytest
 from adapters.answer import Answer, Collective, Refused
 from adapters.registry import subjects
 from cases.catalogue import catalogue
-from cases.ledger import load_ledger
+from cases.ledger import LEDGER, load_ledger
 from cases.model import Layout
 from reports.tell import recorded
 from suites.judge import judge, pinned
-from suites.run import LEDGER
 
 RELEASES = {"torch": "2.13.0", "jax": "0.10.2"}
 CASES = {case.id: case for case in catalogue()}

@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 Value = NDArray[Any]
 
 # A power of two, so that moving a number of few digits is exact. The error of the formula goes
-# with its fourth power, that of rounding with its inverse: both stay near 1e-11.
-STEP = 2.0**-8
+# with its fourth power, that of rounding with its inverse: both stay below 1e-8 of the largest
+# value for what the catalogue has, logarithms of 1/64 included.
+STEP = 2.0**-14
+ERROR = 1e-8
 _WEIGHTS = ((-2, 1 / 12), (-1, -2 / 3), (1, 2 / 3), (2, -1 / 12))
 
 
 def gradient(function: Callable[[Value], Value], at: Value) -> Value:
-    """d ``function`` / d ``at``, elementwise, in float64; ``function`` gives one number.
+    """D ``function`` / d ``at``, elementwise, in float64; ``function`` gives one number.
 
     Shape of the result: that of ``at``.
     """

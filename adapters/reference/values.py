@@ -6,6 +6,7 @@ No layout changes a value here: that is the point of a reference.
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -93,8 +94,21 @@ def meaning(step: Step, values: dict[str, Value]) -> Value:
         return np.asarray(OPS[step.op].meaning(*args, **step.params))
 
 
+# Judging a case asks for its values several times over, and differences take long.
+_kept: deque[tuple[Question, dict[str, Value]]] = deque(maxlen=4)
+
+
 def evaluate(question: Question) -> dict[str, Value]:
-    """The global value of every input and result."""
+    """The global value of every input and result; not to be written into."""
+    for kept, values in _kept:
+        if kept is question:
+            return dict(values)
+    values = _evaluate(question)
+    _kept.append((question, values))
+    return dict(values)
+
+
+def _evaluate(question: Question) -> dict[str, Value]:
     with np.errstate(all="ignore"):
         values = {given.name: whole(given, question.mesh) for given in question.inputs}
     for step in question.steps:

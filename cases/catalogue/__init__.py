@@ -8,15 +8,28 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from cases.catalogue import contraction, local_shards, redistribute
+import msgspec
+
+from cases.catalogue import (
+    contraction,
+    gradients,
+    local_shards,
+    operators,
+    redistribute,
+    siblings,
+)
 from cases.load import load
 from cases.model import Case
 
-FILES = {"lesson": Path(__file__).with_name("lesson.toml")}
+HERE = Path(__file__).parent
+FILES = {"lesson": HERE / "lesson.toml", "public": HERE / "public"}
 GENERATORS = {
     local_shards.FAMILY: local_shards.cases,
     redistribute.FAMILY: redistribute.cases,
     contraction.FAMILY: contraction.cases,
+    operators.FAMILY: operators.cases,
+    gradients.FAMILY: gradients.cases,
+    siblings.FAMILY: siblings.cases,
 }
 FAMILIES = (*FILES, *GENERATORS)
 
@@ -25,7 +38,8 @@ FAMILIES = (*FILES, *GENERATORS)
 def family(name: str, exhaustive: bool = False) -> tuple[Case, ...]:
     """The cases of one family; each id once, though two sweeps of a family may meet."""
     if name in FILES:
-        return load(FILES[name])
+        # Of a folder, every file is of the one family.
+        return tuple(msgspec.structs.replace(case, family=name) for case in load(FILES[name]))
     found: dict[str, Case] = {}
     for case in GENERATORS[name](exhaustive):
         found.setdefault(case.id, case)

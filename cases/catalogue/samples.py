@@ -50,8 +50,8 @@ def _walk(count: int, times: int = 7, plus: int = 3) -> Value:
 
 
 def _small(count: int) -> Value:
-    # Multiples of 1/8 and a sixteenth more: no zero, no two alike, sums exact.
-    return (_walk(count) - count // 2) / 8 + 1 / 16
+    # Multiples of 1/8 and some sixteenths more: no zero, no two alike, and a sum that is not 0.
+    return (_walk(count) - count // 2) / 8 + 3 / 16
 
 
 def _other(count: int) -> Value:

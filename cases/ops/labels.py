@@ -216,7 +216,7 @@ def addmm(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
 
 
 def outer(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """m and n."""
+    """M and n."""
     return (("m",), ("n",)), ("m", "n")
 
 

@@ -93,7 +93,7 @@ ROWS = (
     _binary("maximum", np.maximum, linear=frozenset({"max"}), whole=True, grads=(0, 1)),
     _binary("minimum", np.minimum, linear=frozenset({"min"}), whole=True, grads=(0, 1)),
     _binary("power", _power, grads=(0,), roundings=32, why=_EXP),
-    _binary("remainder", _remainder, grads=(0,), whole=True),
+    _binary("remainder", _remainder, whole=True),
     _binary("floor_divide", np.floor_divide, whole=True),
     _binary("atan2", rounded(np.arctan2), grads=(0, 1)),
     _binary("hypot", rounded(np.hypot), grads=(0, 1)),

@@ -26,7 +26,7 @@ def _axes(axis: Any) -> Any:
 
 
 def _total(function: Callable[..., Any]) -> Callable[..., Any]:
-    """sum or prod: integers become int64, floats are done in float64 and rounded once."""
+    """Sum or prod: integers become int64, floats are done in float64 and rounded once."""
 
     def meaning(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
         total = function(wide(x), axis=_axes(axis), keepdims=keepdims, dtype=_sum_dtype(wide(x)))

@@ -1,0 +1,91 @@
+"""What is the gradient through each op, under each placement of its operands?
+
+Every sample with a derivative, by each operand that has one: l = sum(r * c) with a cotangent c
+that is nowhere alike, and g = grad(l, operand).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cases.arrays import pack
+from cases.catalogue.build import case
+from cases.catalogue.operators import (
+    ONE,
+    TWO,
+    Row,
+    arguments,
+    one_axis,
+    operands,
+    row_name,
+    two_axes,
+)
+from cases.catalogue.samples import SAMPLES, Operand, Sample, values
+from cases.layout import normal
+from cases.model import Case, Input, Layout, Mesh, Step
+from cases.ops import OPS
+from cases.program import Typed, outcome
+
+FAMILY = "gradients"
+
+
+def cases(exhaustive: bool) -> Iterator[Case]:
+    """The family, sample by sample."""
+    number = 0
+    for kind, samples in SAMPLES.items():
+        for sample in samples:
+            made = result(sample)
+            if not made.dtype.startswith("float"):
+                continue
+            for by in _by(sample):
+                number += 1
+                rows = one_axis(sample, exhaustive and len(sample.operands) < 3)
+                if not exhaustive:
+                    # One row in which the operand is split, one in which it owes a sum.
+                    rows = [rows[number % len(rows)], rows[(number + 1) % len(rows)]][: len(rows)]
+                for row in dict.fromkeys(rows):
+                    yield _case(kind, sample, by, made, ONE, row)
+                if exhaustive or number % 4 == 0:
+                    for row in two_axes(sample, False, number):
+                        yield _case(kind, sample, by, made, TWO, row)
+
+
+def result(sample: Sample) -> Typed:
+    """Shape and dtype of what a sample gives."""
+    args = tuple(
+        Typed(one.shape, one.dtype) if isinstance(one, Operand) else one for one in sample.operands
+    )
+    return outcome(OPS[sample.op], args, sample.params)
+
+
+def _by(sample: Sample) -> list[str]:
+    """The names of the operands in which the sample has a derivative."""
+    op = OPS[sample.op]
+    names = zip((*op.args, *op.more), sample.operands)
+    return [
+        name
+        for at, (name, one) in enumerate(names)
+        if at in op.grads and isinstance(one, Operand) and one.dtype.startswith("float")
+    ]
+
+
+def _case(kind: str, sample: Sample, by: str, made: Typed, on: Mesh, row: Row) -> Case:
+    inputs = operands(sample, on, row)
+    steps = [Step("r", sample.op, arguments(sample), sample.params)]
+    if made.shape:
+        like = Operand(made.shape, "ordinal")
+        cotangent = (values(like) % 7 / 4 + values(like) / 64).astype(np.float32)
+        plain = Layout(((),) * len(made.shape))
+        inputs += (Input("cot", made.shape, made.dtype, plain, value=pack(cotangent)),)
+        steps += [Step("scaled", "multiply", ("r", "cot")), Step("l", "sum", ("scaled",))]
+    else:
+        steps.append(Step("l", "multiply", ("r", 1.5)))
+    steps.append(Step("g", "grad", ("l", by)))
+    tags = {kind, sample.op, "gradient"}
+    if any(normal(on, one.layout).partial for one in inputs):
+        tags.add("partial-operand")
+    operand_inputs = [one for one in inputs if one.name != "cot"]
+    id = f"{sample.name}-by-{by}-{row_name(on, operand_inputs)}"
+    return case(FAMILY, id, on, inputs, tuple(steps), check=("r", "g"), tags=frozenset(tags))

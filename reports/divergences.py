@@ -1,0 +1,88 @@
+"""Which divergences are known, and what is the smallest case of each? The ledger, met by records.
+
+``python -m reports.divergences`` writes `docs/divergences.md`; a test checks that it is fresh.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from adapters.registry import framework_of
+from cases.ledger import Entry
+from cases.model import slug
+from reports.judged import Judged, frameworks, judged, ledger, size
+from suites.failure import said
+from suites.verdict import Verdict
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "divergences.md"
+
+# What is observed, gravest first, and what that is called.
+_PARTS = (
+    ("Silent wrong numbers", ("wrong value", "wrong shard", "wrong offset", "ranks differ",
+                              "wrong layout")),
+    ("Hangs and crashes", ("hung", "crashed")),
+    ("Refusals", ("refused", "unsupported")),
+    ("Other layouts", ("layout",)),
+    ("Other collectives", ("plan", "rule", "wrong count", "counters disagree")),
+)  # fmt: skip
+
+
+def page() -> str:
+    """The page, in Markdown."""
+    met: dict[str, list[tuple[Judged, Verdict]]] = defaultdict(list)
+    for one in judged():
+        for verdict in one.verdicts:
+            if verdict.ledger is not None:
+                met[verdict.ledger].append((one, verdict))
+    lines = [
+        "# Known divergences",
+        "",
+        "Written by `python -m reports.divergences` from the ledger, `cases/divergences.toml`, and the"
+        f" records of {frameworks()}; do not edit.",
+        "",
+        "Each fails the suite when it stops being true. The smallest case of each can be had as a"
+        " stand-alone script: `pytest -k CASE --repro=out/`.",
+        "",
+    ]
+    for title, heads in _PARTS:
+        own = [one for one in ledger() if one.observed.partition(":")[0] in heads]
+        lines += [f"## {title}", "", f"{len(own)} entries.", ""]
+        for entry in sorted(own, key=lambda one: (framework_of(one.subject) != "torch", one.id)):
+            lines += _told(entry, met[entry.id])
+    return "\n".join(lines)
+
+
+def _told(entry: Entry, met: list[tuple[Judged, Verdict]]) -> list[str]:
+    cases = {one.case.id for one, _ in met}
+    versions = f", {entry.versions}" if str(entry.versions) else ""
+    lines = [
+        f"### {entry.id}",
+        "",
+        f"{entry.subject}{versions}: **{entry.observed}** ({entry.aspect}),"
+        f" {len(cases)} case{'s' if len(cases) != 1 else ''}. {entry.why}",
+        "",
+    ]
+    if entry.link:
+        lines += [entry.link, ""]
+    if met:
+        one, verdict = min(met, key=lambda pair: (size(pair[0].case), pair[0].case.id))
+        question = one.case.question
+        axes = ", ".join(f"{name}={extent}" for name, extent in question.mesh.axes)
+        lines += [
+            f"Smallest: `{slug(one.case.id)}` on {axes}",
+            "",
+            "```",
+            *(said(step, question.mesh) for step in question.steps),
+            *(f"wanted {verdict.wanted}" for _ in verdict.wanted[:1]),
+            *(f"got    {verdict.got}" for _ in verdict.got[:1]),
+            "```",
+            "",
+        ]
+    return lines
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
+    sys.stdout.write(f"{PAGE}\n")

@@ -1,0 +1,9 @@
+"""Public bug reports as cases: see `cases/catalogue/public/`."""
+
+from cases.model import Case
+from suites.run import Judged, settle
+
+
+def test_public(case: Case, judged: Judged) -> None:
+    """A public report's program gives the right result, in both frameworks."""
+    settle(case, judged)
