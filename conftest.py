@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from adapters.registry import FRAMEWORKS
+from reports.repro import Repro
 from suites import run
 from suites.summary import Summary, attach
 
 HERE = Path(__file__).parent
+REPRO = pytest.StashKey[Repro]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,6 +26,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                     help="known divergences of your own, beside the project's")  # fmt: skip
     group.addoption("--record", metavar="FILE_OR_FOLDER",
                     help="keep the answers of the frameworks that run live")  # fmt: skip
+    group.addoption("--repro", metavar="DIR",
+                    help="write stand-alone scripts of what fails or is known")  # fmt: skip
     group.addoption("--deadline", metavar="SECONDS", type=float, default=30.0,
                     help="for one answer (default: 30)")  # fmt: skip
     for name in FRAMEWORKS:
@@ -39,6 +43,9 @@ def pytest_configure(config: pytest.Config) -> None:
         verdicts = config.getoption("--verdicts")
         config.pluginmanager.register(Summary(Path(verdicts) if verdicts else None), "summary")
     config.stash[run.RUN] = run.prepare(config)
+    if folder := config.getoption("--repro"):
+        config.stash[REPRO] = Repro(Path(folder))
+        config.pluginmanager.register(config.stash[REPRO], "repro")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -83,6 +90,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     judged = item.stash.get(run.JUDGED, None)
     if judged is not None and call.when == "call":
         attach(report, judged.verdicts, judged.hellos)
+        if repro := item.config.stash.get(REPRO, None):
+            case = item.callspec.params["case"]  # type: ignore[attr-defined]
+            repro.write(report, case, judged.verdicts, judged.answers)
     return report
 
 

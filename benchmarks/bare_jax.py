@@ -15,8 +15,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from adapters.jax_xla import arrays, ops, shard_map
-from adapters.jax_xla.answering import meshes
+from adapters.jax_xla import arrays, lines, ops, shard_map
 from adapters.reference.cheapest import cheapest
 from adapters.reference.implied import implied
 from benchmarks.bare import Job
@@ -44,7 +43,7 @@ def compiled(jobs: Sequence[Job]) -> Callable[[int, int], None]:
 
 def _calls(question: Question, subject: str) -> list[Call]:
     kind = AxisType.Explicit if subject == "jax/explicit" else AxisType.Auto
-    on = meshes(question)
+    on = lines.meshes(question)
     calls = [_put(given, on[given.name], kind) for given in question.inputs]
     steps = {"jax/jit": _jit, "jax/explicit": _explicit}.get(subject, _plans)
     if question.steps:
@@ -72,23 +71,29 @@ def _program(function: Callable[..., Any], names: Sequence[str], results: Sequen
 
 
 def _jit(question: Question, subject: str, on: dict[str, Mesh]) -> list[Call]:
-    called = ops.mesh_variables(question)
+    called = lines.mesh_variables(question)
     there = {name: arrays.jax_mesh(mesh, AxisType.Auto) for mesh, name in called.items()}
-    lines = [line for given in question.inputs for line in ops.reduce_lines(given)]
-    lines += [ops.jit_line(step, called[on[step.result]]) for step in question.steps]
+    source = [line for given in question.inputs for line in lines.reduce_lines(given)]
+    for step in question.steps:
+        source += lines.step_lines(question, step, "jit")
     names = [given.name for given in question.inputs]
     results = [step.result for step in question.steps if step.result in question.check]
-    return [_program(ops.function(names, lines, results, there), names, results)]
+    return [_program(ops.function(names, source, results, there), names, results)]
 
 
 def _explicit(question: Question, subject: str, on: dict[str, Mesh]) -> list[Call]:
-    called = ops.mesh_variables(question)
+    called = lines.mesh_variables(question)
     there = {name: arrays.jax_mesh(mesh, AxisType.Explicit) for mesh, name in called.items()}
 
     def one(step: Step) -> Call:
-        names = list(dict.fromkeys(arg for arg in step.args if isinstance(arg, str)))
-        line = ops.explicit_line(step, called[on[step.result]])
-        return _program(ops.function(names, [line], [step.result], there), names, [step.result])
+        names, source = lines.used(question, step), lines.step_lines(question, step, "explicit")
+        run = _program(ops.function(names, source, [step.result], there), names, [step.result])
+
+        def call(values: Values) -> None:
+            with jax.set_mesh(there[called[on[step.result]]]):
+                run(values)
+
+        return call
 
     return [one(step) for step in question.steps]
 

@@ -63,8 +63,8 @@ class Named(msgspec.Struct, frozen=True):
     """Which cases an entry names: those for which everything given is so; all, if nothing is.
 
     ``ids``: patterns, of which one must match the case's `slug`. ``tags``: all must be the
-    case's. ``family``: one of these. ``step``: the result or op of a step, an input, or
-    "y/full" for materialising y, "full" for materialising anything.
+    case's. ``family``: one of these. ``step``: one of these is the result or op of a step, an
+    input, or "y/full" for materialising y, "full" for materialising anything.
     ``axes`` and ``devices``: how many the mesh has. ``dtype``: that of some input. ``partial``:
     a reduction that something owes. ``indivisible``: one of these. The others as in `Facts`.
     """
@@ -72,7 +72,7 @@ class Named(msgspec.Struct, frozen=True):
     ids: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     family: tuple[str, ...] = ()
-    step: str | None = None
+    step: tuple[str, ...] = ()
     axes: int | None = None
     devices: int | None = None
     ascending: bool | None = None
@@ -205,7 +205,7 @@ def _named(raw: Any, where: Where) -> Named:
     for key, value in table.items():
         place = where.at(key)
         match key:
-            case "id" | "tags" | "family":
+            case "id" | "tags" | "family" | "step":
                 given["ids" if key == "id" else key] = _some(value, place)
             case "axes" | "devices":
                 given[key] = forms.integer(value, place, 1, "an integer of at least 1")
@@ -219,8 +219,6 @@ def _named(raw: Any, where: Where) -> Named:
                 given[key] = forms.one_of(value, place, "a known dtype", DTYPES)
             case "partial":
                 given[key] = forms.one_of(value, place, "a reduction", REDUCTIONS)
-            case _:
-                given[key] = forms.text(value, place, "the name or op of a step")
     for pattern in given.get("ids", ()):
         if not _PATTERN.fullmatch(pattern):
             raise where.at("id").bad(shown(pattern), "a pattern of a-z 0-9 . _ - with * ? [ ]")
@@ -264,7 +262,7 @@ def names(entry: Entry, case: Case, fact: Facts | None = None) -> bool:
         and want.newly_partial in (None, fact.newly_partial)
         and want.swaps_partial in (None, fact.swaps_partial)
         and (want.partial is None or want.partial in fact.pending)
-        and (want.step is None or bool(steps(entry, case)))
+        and (not want.step or bool(steps(entry, case)))
     )
 
 
@@ -277,7 +275,7 @@ def steps(entry: Entry, case: Case) -> tuple[str, ...]:
     made = [(one.name, one.name) for one in question.inputs]
     made += [(one.result, one.op) for one in question.steps]
     fulls = [(f"{name}/full", "full") for name, _ in made]
-    return tuple(name for name, kind in (*made, *fulls) if want in (None, name, kind))
+    return tuple(name for name, kind in (*made, *fulls) if not want or {name, kind} & {*want})
 
 
 def unused(entries: Sequence[Entry], cases: Sequence[Case]) -> list[Entry]:

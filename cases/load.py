@@ -255,8 +255,12 @@ def _check_grad(step: Written, before: list[Step], inputs: tuple[str, ...]) -> N
         waiting += made_of.get(str(this), ())
     if of not in made_of or by not in reached:
         raise step.where.bad(f"the gradient of {shown(of)} by {shown(by)}", f"a result of {by}")
-    if any(one.op == "grad" and one.result in reached for one in before):
+    on_the_way = [one for one in before if one.result in reached]
+    if any(one.op == "grad" for one in on_the_way):
         raise step.where.bad("the gradient of a gradient", "that of a value")
+    if any("padding_row" in one.params for one in on_the_way):
+        # The padding row changes no value, so that differences cannot see it.
+        raise step.where.bad("a gradient through an embedding with padding_row", "one without")
 
 
 def _check_after(steps: tuple[MeshStep, ...], tensors: dict[str, Tensor], where: Where) -> None:

@@ -262,13 +262,13 @@ def _fits(entry: Entry, case: Case, finding: Finding) -> bool:
     return (
         entry.aspect == finding.aspect
         and entry.observed == finding.observed
-        and (entry.cases.step is None or finding.step in steps(entry, case))
+        and (not entry.cases.step or finding.step in steps(entry, case))
     )
 
 
 def _gone(entry: Entry) -> Finding:
     return Finding(
-        entry.cases.step, entry.aspect, "reference", "divergence", "no longer holds",
+        next(iter(entry.cases.step), None), entry.aspect, "reference", "divergence", "no longer holds",
         f"{entry.observed}, as ledger entry {entry.id} says", "no such thing",
         f"remove {entry.id} from the ledger, or bound its range of versions or cases",
     )  # fmt: skip

@@ -192,6 +192,54 @@ def test_called_computations_count_as_often_as_they_are_called() -> None:
     assert collectives.counts(hlo.parse(text)) == Counter({"all-gather": 1})
 
 
+BACK = 'metadata={op_name="jit(f)/transpose(jvp())/mul" stack_frame_id=3}'
+FORE = 'metadata={op_name="jit(f)/jvp()/dot_general"}'
+# A gather of the forward pass, one of the backward, and three that need what that made.
+PASSES = module(
+    f"""
+    %a = f32[32,4] {GATHER}, {FORE}
+    %b = f32[32,4] {GATHER}, {BACK}
+    %c = f32[8,4] slice(%b), slice={{[0:8], [0:4]}}
+    %d = f32[32,4] {GATHER.replace("%x", "%c")}, metadata={{op_name="jit(f)/reshard"}}
+    %e = f32[32,4] {GATHER.replace("%x", "%c")}
+    %f = f32[32,4] {GATHER}
+    ROOT %g = f32[8,4] slice(%a), slice={{[0:8], [0:4]}}
+    """
+)
+
+
+def test_the_pass_of_a_collective_is_in_its_name_or_else_in_what_it_needs() -> None:
+    """JAX names what a transposition made; the nameless go with their operands."""
+    passes = [one.pass_ for one in read(PASSES)]
+    assert passes == ["forward", "backward", "forward", "backward", "forward"]
+
+
+def test_what_a_gradient_runs_first_can_be_left_out() -> None:
+    """What is backward stays, and what is done with the gradient after."""
+    late = collectives.found_in(hlo.parse(PASSES), SQUARE, (0, 1, 2, 3), late=True)
+    assert [one.pass_ for one in late] == ["backward", "forward", "backward"]
+
+
+def test_called_computations_are_as_late_as_their_caller() -> None:
+    """A collective in the body of a loop that runs over a gradient is the gradient's."""
+    body = f"""
+%body (p: f32[8,4]) -> f32[8,4] {{
+  %p = f32[8,4] parameter(0)
+  %h = f32[32,4] {GATHER.replace("%x", "%p")}
+  ROOT %s = f32[8,4] slice(%h), slice={{[0:8], [0:4]}}
+}}
+"""
+    text = module(
+        f"""
+        %m = f32[8,4] multiply(%x, %x), {BACK}
+        %first = f32[8,4] call(%x), to_apply=%body
+        ROOT %then = f32[8,4] call(%m), to_apply=%body
+        """,
+        body,
+    )
+    assert [one.pass_ for one in read(text)] == ["forward", "backward"]
+
+
 def test_a_computation_that_nobody_calls_does_not_count() -> None:
     """Only what the entry computation reaches is part of the program."""
     assert read(module("ROOT %n = f32[8,4]{1,0} negate(%x)", STEP)) == ()

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
+import ml_dtypes
+import msgspec
+import numpy as np
+import pytest
+
+from adapters.answer import Unsupported
+from adapters.jax_xla import lines
+from adapters.jax_xla.attempt import Stopped
+from adapters.reference.values import evaluate
+from cases.arrays import pack
+from cases.model import Input, Layout, Question, Step, mesh
+from tests.jax_client import ROW, SQUARE, count, layout, owed, question, tensor
 from tests.runs import ROOT
 
 INSIDE = r"""
@@ -13,22 +26,22 @@ adapter = JaxAdapter(connect(4).hello(), 4)
 import jax, numpy as np
 from collections import Counter
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-from adapters.jax_xla import arrays, collectives, hlo, ops
+from adapters.jax_xla import arrays, collectives, hlo, lines
 from cases.arrays import pack
 from cases.model import Input, Layout, Question, Step, mesh
 from cases.ops import OPS
 
 row = mesh({"x": 4})
 split, whole, owed = Layout((("x",), ())), Layout(((), ())), Layout(((), ()), (("x", "sum"),))
-assert set(ops.ROWS) == set(OPS), set(ops.ROWS) ^ set(OPS)
+assert set(lines.ROWS) == set(OPS), set(lines.ROWS) ^ set(OPS)
 
-print(ops.jit_line(Step("y", "redistribute", ("x",), to=split), "mesh"))
-print(ops.jit_line(Step("y", "sum", ("x",), {"axis": [0], "keepdims": True}), "mesh"))
-print(ops.explicit_line(Step("y", "matmul", ("x", "w"), to=owed), "mesh"))
-print(ops.explicit_line(Step("y", "add", ("x", 2.5), to=split), "mesh2"))
-print(ops.explicit_line(Step("P", "einsum", ("jax", "w"), {"subscripts": "ij,jk->ik"}), "mesh"))
+print(lines.jit_line(Step("y", "redistribute", ("x",), to=split), "mesh"))
+print(lines.jit_line(Step("y", "sum", ("x",), {"axis": [0], "keepdims": True}), "mesh"))
+print(lines.explicit_line(Step("y", "matmul", ("x", "w"), to=owed), "mesh"))
+print(lines.explicit_line(Step("y", "add", ("x", 2.5), to=split), "mesh2"))
+print(lines.explicit_line(Step("P", "einsum", ("jax", "w"), {"subscripts": "ij,jk->ik"}), "mesh"))
 mixed = Layout(((),), (("a", "sum"), ("b", "sum"), ("c", "max")))
-print(*ops.reduce_lines(Input("x", (2,), "float32", mixed)), sep="\n")
+print(*lines.reduce_lines(Input("x", (2,), "float32", mixed)), sep="\n")
 
 there = arrays.jax_mesh(row, AxisType.Explicit)
 spread = jax.device_put(np.ones((4, 4)), NamedSharding(there, P(reduced={"x"})))
@@ -67,3 +80,135 @@ def test_source_lines_foreign_layouts_and_complaints() -> None:
         "(\"y: our parser counts {'all-gather': 2}, XLA's own {'all-gather': 1}\",)",
         "Done() None y: HLO text: line 1: wanted a name, foun",
     ]
+
+
+def _script(asked: Question, route: lines.Route, shown: str) -> list[str]:
+    """Every line that puts a question to JAX, and prints the results in ``shown``."""
+    named, on = lines.mesh_variables(asked), lines.meshes(asked)
+    made = [*lines.IMPORTS, 'jax.config.update("jax_enable_x64", True)']
+    made += [lines.mesh_line(one, name, route) for one, name in named.items()]
+    for given in asked.inputs:
+        made.append(lines.input_line(given, named[on[given.name]], stack=route == "jit"))
+        made += lines.reduce_lines(given) if route == "jit" else []
+    made += ["jax.set_mesh(mesh)"] if route == "explicit" else []
+    for step in asked.steps:
+        made += lines.step_lines(asked, step, route)
+    return [*made, *(f"print(repr(np.asarray({name}).tolist()))" for name in shown.split())]
+
+
+def _run(script: list[str]) -> list[str]:
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", "\n".join(script)]
+    done = subprocess.run(
+        command, env=os.environ | flags, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("route", ["jit", "explicit"])
+def test_the_lines_of_a_question_are_a_script(route: lines.Route) -> None:
+    """Printed one after another they run by themselves, and give what NumPy gives."""
+    on = mesh({"a": 2, "b": 2}, (3, 1, 2, 0))
+    odd = np.array([[np.nan, 1.5], [-np.inf, 2]], ml_dtypes.bfloat16)
+    parts = tuple(pack(part) for part in np.split(count(8, 2), 4))
+    inputs = [
+        tensor("x", count(8, 4), layout(SQUARE, "S(0)", "S(1)")),
+        tensor("jnp", count(4, 4)[::-1] / 8, layout(SQUARE, "R", "S(0)")),
+        tensor("none", np.zeros((0, 4), np.int32), layout(SQUARE, "R", "S(1)")),
+        msgspec.structs.replace(tensor("odd", odd, layout(on, "S(0)", "R")), mesh=on),
+        owed("p", SQUARE, count(2, 4, 2), layout(SQUARE, "P(sum)", "S(0)")),
+        Input("parts", (8, 2), "float32", Layout((("a", "b"), ())), per_device=parts),
+    ]
+    steps = [
+        Step("y", "matmul", ("x", "jnp"), to=layout(SQUARE, "S(0)", "R")),
+        Step("l", "mean", ("y",)),
+        Step("g", "grad", ("l", "jnp"), to=layout(SQUARE, "R", "S(1)")),
+        Step("odd2", "identity", ("odd",)),
+        Step("p2", "redistribute", ("p",), to=layout(SQUARE, "R", "S(0)")),
+        Step("parts2", "multiply", ("parts", -1)),
+    ]
+    if route == "explicit":
+        # A mesh that is set rules out every other.
+        steps = [step for step in steps if step.result != "odd2"]
+    asked = question(SQUARE, inputs, *steps)
+    names = [step.result for step in steps]
+    right = evaluate(asked)
+    printed = _run(_script(asked, route, " ".join(names)))
+    for name, line in zip(names, printed, strict=True):
+        got = eval(line, {"nan": np.nan, "inf": np.inf})
+        np.testing.assert_allclose(got, right[name].astype(np.float64), rtol=1e-6, err_msg=name)
+
+
+def test_lines_are_made_without_jax() -> None:
+    """Who prints scripts needs no JAX installed."""
+    code = (
+        "import sys; import adapters.jax_xla.lines; assert not {'jax', 'jaxlib'} & {*sys.modules}"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_the_lines_of_a_gradient_use_what_they_do_not_make() -> None:
+    """The input, and what was made on other ways; the steps on the way are in the function."""
+    steps = (
+        Step("c", "exp", ("w",)),
+        Step("y", "multiply", ("x", "c")),
+        Step("z", "square", ("y",)),
+        Step("l", "sum", ("y",)),
+        Step("g", "grad", ("l", "x")),
+    )
+    asked = question(
+        ROW, [tensor(name, count(4), layout(ROW, "R", ndim=1)) for name in "xw"], *steps
+    )
+    assert sorted(lines.used(asked, steps[-1])) == ["c", "x"]
+    assert lines.step_lines(asked, steps[-1], "jit") == [
+        "def l_of(x):",
+        "    y = jnp.multiply(x, c)",
+        "    l = jnp.sum(y)",
+        "    return l",
+        "g = jax.grad(l_of)(x)",
+    ]
+    assert lines.used(asked, steps[1]) == ["x", "c"]
+
+
+def test_names_that_would_hide_another_are_changed() -> None:
+    """Of modules, meshes, builtins that rows use, words of Python, functions of gradients."""
+    for taken in ("jax", "mesh", "mesh2", "lambda", "enumerate", "l_of", "jax_"):
+        assert lines.variable(taken) == f"{taken}_"
+    assert lines.variable("meshed") == "meshed"
+
+
+@pytest.mark.parametrize(
+    ("asked", "line"),
+    [
+        (Step("y", "linear", ("x", "w", "b")),
+         "jax.sharding.reshard(jnp.matmul(x, w.T, out_sharding=OUT) + b, OUT)"),
+        (Step("y", "take", ("x", "i"), {"axis": -2}),
+         "x.at[..., i, :].get(out_sharding=OUT)"),
+        (Step("y", "set_slice", ("x", "v"), {"axis": 1, "stop": 4}),
+         "x.at[:, 0:4:1].set(v, out_sharding=OUT)"),
+        (Step("y", "full", (), {"shape": [4, 2], "value": 1}),
+         "jnp.full((4, 2), 1, dtype='float32', out_sharding=OUT)"),
+        (Step("y", "map_shards", ("x",), {"scale": 3}),
+         "jax.shard_map(lambda t: t * 3, mesh=mesh, in_specs=P('x'), out_specs=P('x'))(x)"),
+        (Step("y", "relu", ("x",)), "jax.sharding.reshard(jax.nn.relu(x), OUT)"),
+    ],
+)  # fmt: skip
+def test_a_layout_is_asked_of_the_op_where_the_op_takes_it(asked: Step, line: str) -> None:
+    """Else a reshard follows, and where more is done after the op too."""
+    step = msgspec.structs.replace(asked, to=layout(ROW, "S(0)"))
+    wanted = line.replace("OUT", "NamedSharding(mesh, P('x'))")
+    assert lines.explicit_line(step, "mesh") == f"y = {wanted}"
+
+
+def test_what_has_no_line_is_told() -> None:
+    """A pending maximum, a partial result of jit, a map without a layout."""
+    for make, step in (
+        (lines.explicit_line, Step("y", "abs", ("x",), to=layout(ROW, "P(max)"))),
+        (lines.jit_line, Step("y", "abs", ("x",), to=layout(ROW, "P(sum)"))),
+        (lines.jit_line, Step("y", "map_shards", ("x",), {"scale": 2})),
+    ):
+        with pytest.raises(Stopped) as caught:
+            make(step, "mesh")
+        assert isinstance(caught.value.end, Unsupported)
+        assert caught.value.end.step == "y"

@@ -85,7 +85,7 @@ def test_what_the_adapter_has_no_line_for_is_unsupported(live: Live) -> None:
         live.ask(question("op", LINE, [x], [Step("y", "frobnicate", ("x",))])).end,
         live.ask(question("devices", mesh({"x": 9}), [])).end,
         live.ask(question("dims", LINE, [x], [Step("y", "prod", ("x",), {"axis": [0, 1]})])).end,
-        live.ask(question("region", LINE, [x], context="loss_parallel")).end,
+        live.ask(question("region", LINE, [x], context="tea_break")).end,
     ]
     assert all(isinstance(end, Unsupported) for end in ends)
     assert [end.step for end in ends if isinstance(end, Unsupported)] == ["y", "", "y", ""]
@@ -180,10 +180,10 @@ CHATTY = """
 import gc
 import socket
 
-from adapters.torch_dtensor import adapter, ops, recorder, world
+from adapters.torch_dtensor import adapter, forms, recorder, rows, world
 
-ops._ROWS["exp"] = ops._form("torch.no_such_thing({0})")
-ops._ROWS["abs"] = ops._form("torch.linalg.vector_norm({0})")
+rows.ROWS["exp"] = forms.form("torch.no_such_thing({0})")
+rows.ROWS["abs"] = forms.form("torch.linalg.vector_norm({0})")
 world.FD_LIMIT = 40
 recorder._KINDS.pop("c10d::broadcast_")
 note = recorder.Recorder._note

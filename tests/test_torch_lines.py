@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import numpy as np
 import pytest
@@ -11,15 +13,18 @@ from adapters.answer import (
 )
 from adapters.torch_dtensor import merge
 from adapters.torch_dtensor.ops import Unsayable, step_source, variable
+from adapters.torch_dtensor.rows import ROWS
 from adapters.torch_dtensor.script import Unanswerable, task
 from adapters.torch_dtensor.wire import Raised, Report, Seen, digest
 from cases.arrays import pack
 from cases.model import (
+    Param,
     Recipe,
     Step,
     mesh,
 )
 from cases.ops import OPS
+from cases.program import Typed
 from tests.torch_worker import (
     LINE,
     SQUARE,
@@ -32,10 +37,8 @@ from tests.torch_worker import (
 
 
 def test_every_op_of_the_vocabulary_has_a_row() -> None:
-    """A question of known ops is never unsupported for want of one."""
-    for op in OPS.values():
-        step = Step("z", op.name, op.args, dict.fromkeys(op.required, "ij,jk->ik"))
-        assert step_source(step, LINE)
+    """A question of known ops is never unsupported for want of one, and no row is of no op."""
+    assert ROWS.keys() == OPS.keys()
 
 
 @pytest.mark.parametrize(
@@ -48,11 +51,63 @@ def test_every_op_of_the_vocabulary_has_a_row() -> None:
         (Step("z", "add", ("x", 1), to=layout("R R", SQUARE, 1)),
          "(x + 1).redistribute(placements=[Replicate(), Replicate()])"),
         (Step("z", "sum", ("mesh",), {"axis": [1, 0]}), "torch.sum(mesh_, dim=(1, 0))"),
+        (Step("z", "power", (-2, "x")), "(-2) ** x"),
+        (Step("z", "maximum", (1, "x")), "torch.clamp(x, min=1)"),
+        (Step("z", "logical_and", ("x", True)), "torch.logical_and(x, torch.tensor(True))"),
+        (Step("z", "add", ("x", float("inf")), to=layout("R R", SQUARE, 1)),
+         "(x + float('inf')).redistribute(placements=[Replicate(), Replicate()])"),
+        (Step("z", "slice", ("x",), {"axis": -2, "stop": 4, "step": 2}), "x[..., :4:2, :]"),
+        (Step("z", "take", ("x", "max"), {"axis": 1}), "x[:, max_]"),
+        (Step("z", "from_local", ("x",), to=layout("R S(0)", SQUARE, 1)),
+         "DTensor.from_local(x, mesh, placements=[Replicate(), Shard(0)], run_check=False)"),
+        (Step("z", "full", (), {"shape": [2], "value": 3}, layout("R R", SQUARE, 1)),
+         "torch.distributed.tensor.full((2,), 3, dtype=torch.float32, device_mesh=mesh,"
+         " placements=[Replicate(), Replicate()])"),
+        (Step("z", "grad", ("x", "y")), "torch.autograd.grad(x, y, retain_graph=True)[0]"),
     ],
 )  # fmt: skip
 def test_a_line_is_python_that_runs_and_prints(step: Step, wanted: str) -> None:
     """Exactly this is evaluated by a rank, and printed in a script."""
     assert step_source(step, SQUARE) == wanted
+
+
+def shaped(
+    op: str, shapes: Sequence[Sequence[int]], dtypes: str = "float32", **params: Param
+) -> str:
+    names = [f"x{i}" for i in range(len(shapes))]
+    known = {
+        name: Typed(tuple(shape), dtype)
+        for name, shape, dtype in zip(names, shapes, dtypes.split() * len(shapes))
+    }
+    return step_source(Step("y", op, tuple(names), params), LINE, "mesh", lambda: known)
+
+
+def test_a_row_that_needs_shapes_has_them() -> None:
+    """Sizes of dims, and how many there are, stand in the line as numbers."""
+    assert shaped("split", [[6, 4]], axis=0, sections=2, part=1) == "torch.split(x0, 3, dim=0)[1]"
+    assert shaped("tile", [[6, 4]], axis=-1, repeats=3) == "torch.tile(x0, (1, 3))"
+    assert shaped("pad", [[2, 3, 4]], axis=1, before=1, after=2) == "F.pad(x0, (0, 0, 1, 2))"
+    assert shaped("flip", [[6, 4]], axis=None) == "torch.flip(x0, dims=(0, 1))"
+    written = shaped("set_slice", [[8, 4], [1, 4]], axis=0, start=1, stop=8, step=3)
+    wanted = (
+        "torch.slice_scatter(x0, torch.broadcast_to(x1, (3, 4)), dim=0, start=1, end=8, step=3)"
+    )
+    assert written == wanted
+
+
+def test_narrow_indices_are_widened_where_torch_takes_no_others() -> None:
+    """And left as they are where it does."""
+    both = [[8, 4], [8, 4]]
+    narrow = shaped("take_along_axis", both, "float32 int32", axis=1)
+    assert narrow == "torch.take_along_dim(x0, x1.long(), dim=1)"
+    wide = shaped("take_along_axis", both, "float32 int64", axis=1)
+    assert wide == "torch.take_along_dim(x0, x1, dim=1)"
+
+
+def test_torch_repeats_no_indices() -> None:
+    """NumPy does, so a scatter of indices of size 1 has no line, rather than a wrong one."""
+    with pytest.raises(Unsayable, match="does not repeat"):
+        shaped("scatter", [[8, 4], [1, 4], [1, 4]], "float32 int64 float32", axis=1)
 
 
 def test_torch_takes_no_dims_for_all_dims() -> None:

@@ -95,15 +95,21 @@ class JaxAdapter:
         self._compiler.close()
 
 
+# Regions that torch needs to keep a sharded class dim sharded; JAX does as it is told without.
+_NEEDLESS = ("loss_parallel",)
+
+
 def _beyond(question: Question, devices: int) -> str | None:
     """Why no route can be asked this, if so."""
     if question.recipe is not None:
         return "recipes are not run"
-    if question.context is not None:
+    if question.context not in (None, *_NEEDLESS):
         return f"JAX has no region {question.context}"
     if question.mode == "plan":
         return "plan mode is not run"
-    if question.mesh_steps or any(given.view is not None for given in question.inputs):
+    derived = {step.result for step in question.mesh_steps}
+    if derived & {*question.check, *(given.view for given in question.inputs)}:
+        # Meshes are values in JAX: one that nothing lies on and nobody asks for changes nothing.
         return "derived meshes are not run"
     meshes = [question.mesh, *(given.mesh for given in question.inputs if given.mesh)]
     wanted = max(max(mesh.devices) for mesh in meshes) + 1

@@ -46,15 +46,6 @@ class Answering:
         )
 
 
-def meshes(question: Question) -> dict[str, Mesh]:
-    """The mesh of each input and result: a result lies where its first tensor argument does."""
-    found = {given.name: given.mesh or question.mesh for given in question.inputs}
-    for step in question.steps:
-        first = next((arg for arg in step.args if isinstance(arg, str)), None)
-        found[step.result] = question.mesh if first is None else found[first]
-    return found
-
-
 def plain(name: str, array: jax.Array, mesh: Mesh, with_layout: bool = True) -> Observed:
     """What JAX says of an array with a global value; ``collectives`` and ``mesh`` stay None."""
     layout, note = arrays.layout_of(array, mesh) if with_layout else (None, "")

@@ -12,8 +12,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -150,19 +151,46 @@ def _called(instruction: Instruction) -> Iterator[str]:
             yield from (name.strip().lstrip("%") for name in names)
 
 
-def _walk(module: Module, name: str, in_loop: bool) -> Iterator[tuple[str, Instruction, bool]]:
-    if name not in module.computations:
-        raise HloError(f"no computation is called {name}")
-    for instruction in module.computations[name].values():
+class _Place(msgspec.Struct, frozen=True):
+    """Where an instruction stands: ``late`` if it needs what a gradient made."""
+
+    computation: str
+    in_loop: bool
+    late: bool
+
+
+def _is_backward(instruction: Instruction) -> bool:
+    # JAX names an op after the transformations that made it: jit(f)/transpose(jvp())/mul. The
+    # partitioner gives a collective the name of the op that it is for.
+    return "transpose(" in instruction.attributes.get("metadata", "")
+
+
+def _walk(module: Module, at: _Place) -> Iterator[tuple[_Place, Instruction]]:
+    if at.computation not in module.computations:
+        raise HloError(f"no computation is called {at.computation}")
+    late: set[str] = set()
+    for instruction in module.computations[at.computation].values():
+        if at.late or _is_backward(instruction) or not late.isdisjoint(instruction.operands):
+            late.add(instruction.name)
+        is_late = instruction.name in late
         if started(instruction.opcode) is not None:
-            yield name, instruction, in_loop
+            yield _Place(at.computation, at.in_loop, is_late), instruction
         elif not instruction.opcode.endswith(("-done", "-update")):
+            in_loop = at.in_loop or instruction.opcode == "while"
             for called in _called(instruction):
-                yield from _walk(module, called, in_loop or instruction.opcode == "while")
+                yield from _walk(module, _Place(called, in_loop, is_late))
 
 
-def found_in(module: Module, mesh: Mesh, positions: tuple[int, ...]) -> tuple[Collective, ...]:
+def found_in(
+    module: Module, mesh: Mesh, positions: tuple[int, ...], late: bool = False
+) -> tuple[Collective, ...]:
     """Every collective that the entry computation reaches, in program order.
+
+    ``late``: only those of a gradient and of what is done with it, not of the forward ops
+    that it runs first.
+
+    A collective belongs to the backward pass if JAX's name for it says so; where it has no
+    name, if it needs anything that does.
 
     ``positions[i]`` is the mesh position of partition i. A start and its done are one; a
     tuple of operands is one with the bytes of all; a loop body counts once, every branch of
@@ -172,8 +200,9 @@ def found_in(module: Module, mesh: Mesh, positions: tuple[int, ...]) -> tuple[Co
         HloError: a collective over replicas, or groups of no known spelling.
     """
     return tuple(
-        _collective(module.computations[name], instruction, mesh, positions, in_loop)
-        for name, instruction, in_loop in _walk(module, module.entry, False)
+        _collective(module.computations[at.computation], instruction, mesh, positions, at)
+        for at, instruction in _walk(module, _Place(module.entry, False, False))
+        if at.late or not late
     )
 
 
@@ -182,7 +211,7 @@ def _collective(
     instruction: Instruction,
     mesh: Mesh,
     positions: tuple[int, ...],
-    in_loop: bool,
+    at: _Place,
 ) -> Collective:
     attributes = instruction.attributes
     base = started(instruction.opcode)
@@ -213,4 +242,7 @@ def _collective(
             ids = (tuple(range(len(positions))),)
         found = tuple(tuple(positions[one] for one in group) for group in ids)
         axes, group = axes_of(mesh, found), max(map(len, found))
-    return Collective(KINDS[base], axes, group, size, in_loop=in_loop)
+    named = "op_name=" in attributes.get("metadata", "")
+    backward = _is_backward(instruction) if named else at.late
+    pass_: Literal["forward", "backward"] = "backward" if backward else "forward"
+    return Collective(KINDS[base], axes, group, size, pass_, at.in_loop)

@@ -13,8 +13,8 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from adapters.answer import Collective, Observed
-from adapters.jax_xla import arrays, ops
-from adapters.jax_xla.answering import Answering, meshes
+from adapters.jax_xla import arrays, lines, ops
+from adapters.jax_xla.answering import Answering
 from adapters.jax_xla.program import Compiler, run
 from cases.arrays import pack
 from cases.model import Mesh, Question
@@ -26,22 +26,27 @@ def answer(compiler: Compiler, question: Question, notes: Answering) -> None:
     Raises:
         Stopped: how it ended, if not at the end of the program.
     """
-    on = meshes(question)
+    on = lines.meshes(question)
     values: dict[str, jax.Array] = {}
     for given in question.inputs:
         name, mesh = given.name, on[given.name]
         values[name] = arrays.place(given, mesh, AxisType.Explicit, stack=False)
         if notes.wants(name):
             notes.see(_observed(compiler, notes, name, values[name], mesh, None), mesh)
-    called = ops.mesh_variables(question)
+    called = lines.mesh_variables(question)
     there = {name: arrays.jax_mesh(mesh, AxisType.Explicit) for mesh, name in called.items()}
     for step in question.steps:
-        names = list(dict.fromkeys(arg for arg in step.args if isinstance(arg, str)))
+        names = lines.used(question, step)
         arguments = [values[name] for name in names]
         mesh = on[step.result]
-        line = ops.explicit_line(step, called[mesh])
-        function = ops.function(names, [line], [step.result], there)
-        program = notes.heed(compiler.compile(step.result, function, arguments, mesh))
+        source = lines.step_lines(question, step, "explicit")
+        function = ops.function(names, source, [step.result], there)
+        # What has no operand, or needs none's value, lies on the mesh in force. A gradient runs
+        # forward again, which other steps did and have told.
+        with jax.set_mesh(there[called[mesh]]):
+            program = notes.heed(
+                compiler.compile(step.result, function, arguments, mesh, late=step.op == "grad")
+            )
         (result,) = run(program, arguments)
         values[step.result] = result
         if notes.wants(step.result):

@@ -9,14 +9,15 @@ reduced inside; a partial result has no form here.
 from __future__ import annotations
 
 import traceback
+from contextlib import nullcontext
 
 import jax
 import msgspec
 from jax.sharding import AxisType
 
 from adapters.answer import Observed, Refused
-from adapters.jax_xla import arrays, ops
-from adapters.jax_xla.answering import Answering, meshes, plain
+from adapters.jax_xla import arrays, lines, ops
+from adapters.jax_xla.answering import Answering, plain
 from adapters.jax_xla.attempt import Stopped
 from adapters.jax_xla.program import Compiler, run
 from cases.model import Input, Mesh, Question
@@ -28,7 +29,7 @@ def answer(compiler: Compiler, question: Question, notes: Answering) -> None:
     Raises:
         Stopped: how it ended, if not at the end of the program.
     """
-    on = meshes(question)
+    on = lines.meshes(question)
     placed = {}
     for given in question.inputs:
         mesh = on[given.name]
@@ -38,23 +39,23 @@ def answer(compiler: Compiler, question: Question, notes: Answering) -> None:
     if not question.steps:
         return
     # Line i of the program is about names[i]: so a traceback tells the step at fault.
-    lines, names = [], []
-    for given in question.inputs:
-        for line in ops.reduce_lines(given):
-            lines.append(line)
-            names.append(given.name)
-    called = ops.mesh_variables(question)
-    for step in question.steps:
-        lines.append(ops.jit_line(step, called[on[step.result]]))
-        names.append(step.result)
+    source, names = [], []
+    about = [(given.name, lines.reduce_lines(given)) for given in question.inputs]
+    about += [(step.result, lines.step_lines(question, step, "jit")) for step in question.steps]
+    for name, texts in about:
+        source += texts
+        names += [name] * len(texts)
     results = [step.result for step in question.steps if notes.wants(step.result)]
+    called = lines.mesh_variables(question)
     there = {name: arrays.jax_mesh(mesh, AxisType.Auto) for mesh, name in called.items()}
-    function = ops.function(list(placed), lines, results, there)
+    function = ops.function(list(placed), source, results, there)
     arguments = list(placed.values())
     last = question.steps[-1].result
     at = last if len(question.steps) == 1 else "program"
     try:
-        program = notes.heed(compiler.compile(at, function, arguments, on[last]))
+        # Where there is no input, nothing else says which devices the program is for.
+        with nullcontext() if placed else jax.set_mesh(there["mesh"]):
+            program = notes.heed(compiler.compile(at, function, arguments, on[last]))
         outputs = run(program, arguments)
     except Stopped as stopped:
         raise _located(stopped, names) from stopped.__cause__

@@ -64,9 +64,16 @@ class Compiler:
         self._directory.cleanup()
 
     def compile(
-        self, step: str, function: Callable[..., Any], arguments: Sequence[jax.Array], mesh: Mesh
+        self,
+        step: str,
+        function: Callable[..., Any],
+        arguments: Sequence[jax.Array],
+        mesh: Mesh,
+        late: bool = False,
     ) -> Program:
         """The program of ``function`` for these arguments.
+
+        ``late``: of its collectives, those before a gradient are left out.
 
         Raises:
             Stopped: JAX refused to trace, lower or compile it; at ``step``.
@@ -82,7 +89,7 @@ class Compiler:
             texts = self._take_dump()
         executable: Any = compiled.runtime_executable()
         devices = [device.id for device in executable.local_devices()]
-        found, complaints = _read(texts, devices, mesh)
+        found, complaints = _read(texts, devices, mesh, late)
         return Program(step, compiled, found, tuple(complaints))
 
     def once(self, key: Hashable, make: Callable[[], Program]) -> Program:
@@ -105,7 +112,7 @@ class Compiler:
 
 
 def _read(
-    texts: list[str], devices: list[int], mesh: Mesh
+    texts: list[str], devices: list[int], mesh: Mesh, late: bool
 ) -> tuple[tuple[Collective, ...] | None, list[str]]:
     if not texts and len(devices) == 1:
         # One partition: XLA runs no partitioner and there is nobody to talk to.
@@ -115,7 +122,8 @@ def _read(
     position = {device: at for at, device in enumerate(mesh.devices)}
     try:
         module = hlo.parse(texts[0])
-        found = collectives.found_in(module, mesh, tuple(position[device] for device in devices))
+        positions = tuple(position[device] for device in devices)
+        found = collectives.found_in(module, mesh, positions, late)
     except hlo.HloError as error:
         return None, [f"HLO text: {error}"]
     ours, theirs = collectives.counts(module), _counted_by_xla(texts[0])

@@ -14,7 +14,7 @@ import signal
 import socket
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from types import CodeType
 from typing import Any
@@ -22,26 +22,30 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from torch._C._distributed_c10d import FileStore
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 from torch.distributed.tensor.debug import CommDebugMode
+from torch.distributed.tensor.experimental import local_map
+from torch.distributed.tensor.parallel import loss_parallel
 from torch.distributed.tensor.placement_types import _StridedShard
 
 from adapters.answer import Collective, Kind
 from adapters.torch_dtensor import wire
 from adapters.torch_dtensor.layouts import layout_of, mesh_of, shard_order
-from adapters.torch_dtensor.ops import mesh_source
+from adapters.torch_dtensor.ops import CONTEXTS, mesh_source
 from adapters.torch_dtensor.recorder import GroupAxes, Recorder, differences
 from adapters.torch_dtensor.tensors import to_array, to_tensor
-from adapters.torch_dtensor.wire import Fulls, Go, Raised, Report, Seen, Task, Wanted, digest
+from adapters.torch_dtensor.wire import Fulls, Go, Line, Raised, Report, Seen, Task, Wanted, digest
 from cases.arrays import Array, pack
 from cases.model import Foreign, Layout, Mesh
 
 # Every name that a line may use beside those of the program.
 _NAMES: dict[str, Any] = {
     "torch": torch,
+    "F": F,
     "DeviceMesh": DeviceMesh,
     "DTensor": DTensor,
     "Partial": Partial,
@@ -49,6 +53,8 @@ _NAMES: dict[str, Any] = {
     "Shard": Shard,
     "_StridedShard": _StridedShard,
     "distribute_tensor": distribute_tensor,
+    "local_map": local_map,
+    "loss_parallel": loss_parallel,
 }
 _LINE = "<line>"
 # Longer than any deadline: the worker decides when a rank has waited enough.
@@ -119,9 +125,14 @@ class _Rank:
             checked = task.checked and self._number == task.mesh.devices[0]
             with self._recorder, self._debug if checked else contextlib.nullcontext():
                 self._evaluate(task, run)
-                self._materialise(task, run)
+                # No graph of what is ours: that of the program stays as it is.
+                with torch.no_grad():
+                    self._materialise(task, run)
             with torch.no_grad():
                 report = self._report(task, run, checked)
+        else:
+            # Torch has it that groups are made by every rank, late ones too.
+            self._lines((line for line in task.derived if line.after), run)
         self._at(run, last=True)
         self._link.sendall(wire.frame(report))
 
@@ -142,8 +153,7 @@ class _Rank:
             else:
                 self._at(run)
             run.names[variable] = self._meshes[mesh]
-        for line in task.derived:
-            self._step(run, line.name, line.variable, line.source, mesh=True)
+        self._lines(task.late(""), run)
         if run.failed:
             return
         known = ((task.mesh, "mesh"), *((mesh, name) for name, mesh in task.meshes[1:]))
@@ -163,22 +173,25 @@ class _Rank:
                 if data.per_device and self._number in devices:
                     place = devices.index(self._number)
                 run.names[data.line.variable] = to_tensor(data.arrays[place])
-            self._step(run, data.line.name, data.line.variable, data.line.source)
-        for line in task.steps:
-            self._step(run, line.name, line.variable, line.source)
+            self._lines((data.line, *task.late(data.line.name)), run)
+        region: Any = contextlib.nullcontext()
+        if task.context:
+            region = eval(_compiled(CONTEXTS[task.context]), run.names)
+        with region:
+            for line in task.steps:
+                self._lines((line, *task.late(line.name)), run)
 
-    def _step(
-        self, run: _Run, name: str, variable: str, source: str, *, mesh: bool = False
-    ) -> None:
-        """Evaluate a line, unless one before it failed."""
-        if run.failed:
-            self._at(run)
-            return
-        value = self._attempt(run, name, lambda: eval(_compiled(source), run.names))
-        if not run.failed:
-            run.names[variable] = run.values[name] = value
-            if not mesh:
-                run.collectives[name] = self._take(run)
+    def _lines(self, lines: Iterable[Line], run: _Run) -> None:
+        """Evaluate lines in order, as far as none fails."""
+        for line in lines:
+            if run.failed:
+                self._at(run)
+                continue
+            code = line.source
+            value = self._attempt(run, line.name, lambda: eval(_compiled(code), run.names))  # noqa: B023
+            if not run.failed:
+                run.names[line.variable] = run.values[line.name] = value
+                run.collectives[line.name] = self._take(run)
 
     def _materialise(self, task: Task, run: _Run) -> None:
         """Full tensors of what is checked, after the whole program: they change nothing then."""
@@ -193,6 +206,8 @@ class _Rank:
                     run.full_collectives[name] = fired
             else:
                 self._at(run)
+                if name in task.whole and isinstance(value, torch.Tensor):
+                    run.fulls[name] = value
         run.failed = failed
 
     def _report(self, task: Task, run: _Run, checked: bool) -> Report:
@@ -219,12 +234,10 @@ class _Rank:
         if not isinstance(value, DTensor):
             plain = isinstance(value, torch.Tensor)
             local = to_array(value) if plain else pack(np.asarray(value))
-            return Seen(name, local.dtype, local.shape, None, None, local, None, None, fired, None)
+            full = self._full(name, task.mesh)
+            return Seen(name, local.dtype, local.shape, None, None, local, None, full, fired, None)
         mesh = self._model(value.device_mesh)
         local = to_array(value.to_local())
-        full: Array | bytes | None = self._fulls.get(name)
-        if isinstance(full, Array) and mesh.devices[0] != self._number:
-            full = digest(full)
         return Seen(
             name,
             str(value.dtype).removeprefix("torch."),
@@ -233,10 +246,14 @@ class _Rank:
             None if mesh == task.mesh else mesh,
             local,
             self._offset(name, value, mesh, run),
-            full,
+            self._full(name, mesh),
             fired,
             run.full_collectives.get(name),
         )
+
+    def _full(self, name: str, mesh: Mesh) -> Array | bytes | None:
+        full = self._fulls.get(name)
+        return full if full is None or mesh.devices[0] == self._number else digest(full)
 
     def _model(self, mesh: DeviceMesh) -> Mesh:
         if mesh not in self._models:
@@ -281,13 +298,14 @@ class _Rank:
         # Whatever the framework raises is its answer.
         except Exception as error:
             run.failed = True
-            self._take(run)
+            halfway = bool(self._take(run))
             raised = Raised(
                 type(error).__name__,
                 _first_line(error),
                 place,
                 _is_missing(error),
                 tuple(run.fired),
+                halfway,
             )
             # Frames hold tensors, and groups in use.
             traceback.clear_frames(error.__traceback__)

@@ -5,11 +5,15 @@ Knows no torch; refuses what the adapter has no lines for, with the reason.
 
 from __future__ import annotations
 
+import functools
 import math
 import zlib
 from collections.abc import Callable
 
+import msgspec
+
 from adapters.torch_dtensor.ops import (
+    CONTEXTS,
     Unsayable,
     input_source,
     mesh_step_source,
@@ -20,10 +24,14 @@ from adapters.torch_dtensor.ops import (
 from adapters.torch_dtensor.wire import Data, Line, Task
 from cases.model import Mesh, MeshStep, Question
 from cases.notation import NotationError
+from cases.program import shapes
 
 # One question in so many has its collectives counted by CommDebugMode too: on every one that
 # would take a tenth of the speed. Chosen by the id, so that order does not matter.
 CHECKED = 8
+
+
+Meshes = list[tuple[str, Mesh]]
 
 
 class Unanswerable(Exception):
@@ -45,29 +53,52 @@ def task(question: Question) -> Task:
         raise Unanswerable("plan mode: this adapter runs on data")
     if question.recipe is not None:
         raise Unanswerable(f"the recipe {question.recipe.name}: no module of that name")
-    if question.context is not None:
+    if question.context is not None and question.context not in CONTEXTS:
         raise Unanswerable(f"the context {question.context}: no region of that name")
     meshes, derived, known = _meshes(question)
-    where: dict[str, Mesh] = {}
-    inputs = []
+    inputs, homes = _inputs(question, meshes, known)
+    typed = functools.cache(lambda: shapes(question))
+    steps = []
+    for step in question.steps:
+        home = next((homes[arg] for arg in step.args if isinstance(arg, str)), "mesh")
+        homes[step.result] = home
+        source = functools.partial(step_source, step, known[home], home, typed)
+        steps.append(_line(step.result, source))
+    checked = zlib.crc32(question.id.encode()) % CHECKED == 0
+    return Task(
+        question.mesh, tuple(meshes), derived, inputs, tuple(steps), question.check, checked,
+        _whole(question), question.context or "",
+    )  # fmt: skip
+
+
+def _inputs(
+    question: Question, meshes: Meshes, known: dict[str, Mesh]
+) -> tuple[tuple[Data, ...], dict[str, str]]:
+    """The inputs, and the variable of the mesh of each; adds the meshes that are their own."""
+    slopes = {step.args[1] for step in question.steps if step.op == "grad"}
+    late = {step.result: step.after for step in question.mesh_steps if step.after}
+    inputs, homes = [], {}
     for given in question.inputs:
-        place = mesh_variable(given)
+        if given.view in late and late[given.view] not in homes:
+            raise Unanswerable(f"the mesh {given.view} is not there yet", given.name)
+        place = homes[given.name] = mesh_variable(given)
         if given.mesh is not None:
             meshes.append((place, given.mesh))
             known[place] = given.mesh
-        where[given.name] = known[place]
-        line = _line(given.name, lambda: input_source(given, known[place]))  # noqa: B023
+        source = functools.partial(input_source, given, known[place], derived=given.name in slopes)
         arrays = given.per_device if given.value is None else (given.value,)
-        inputs.append(Data(line, place, arrays or (), given.value is None))
-    steps = []
+        inputs.append(Data(_line(given.name, source), place, arrays or (), given.value is None))
+    return tuple(inputs), homes
+
+
+def _whole(question: Question) -> tuple[str, ...]:
+    """The plain results that are whole on every rank: items, and what is made of them alone."""
+    found: set[str] = set()
     for step in question.steps:
-        on = next((where[arg] for arg in step.args if isinstance(arg, str)), question.mesh)
-        where[step.result] = on
-        steps.append(_line(step.result, lambda: step_source(step, on)))  # noqa: B023
-    checked = zlib.crc32(question.id.encode()) % CHECKED == 0
-    return Task(
-        question.mesh, tuple(meshes), derived, tuple(inputs), tuple(steps), question.check, checked
-    )
+        names = {arg for arg in step.args if isinstance(arg, str)}
+        if step.op == "item" or (names and names <= found):
+            found.add(step.result)
+    return tuple(step.result for step in question.steps if step.result in found)
 
 
 def ranks(task: Task) -> int:
@@ -87,9 +118,6 @@ def _line(name: str, source: Callable[[], str]) -> Line:
         raise Unanswerable(str(error), name) from None
 
 
-Meshes = list[tuple[str, Mesh]]
-
-
 def _meshes(question: Question) -> tuple[Meshes, tuple[Line, ...], dict[str, Mesh]]:
     """The meshes over devices, the lines that derive others, and all of them by variable."""
     meshes: Meshes = [("mesh", question.mesh)]
@@ -102,11 +130,15 @@ def _meshes(question: Question) -> tuple[Meshes, tuple[Line, ...], dict[str, Mes
             # The question's mesh is itself made from this one, and then takes its place.
             root = Mesh(tuple(sizes.items()), question.mesh.devices)
             meshes[0] = ("mesh", root)
+            if step.after:
+                raise Unanswerable(
+                    "the mesh of the question is made before everything", step.result
+                )
         line = _line(
             step.result,
             lambda: mesh_step_source(step, "mesh", root.names, set(made)),  # noqa: B023
         )
-        derived.append(line)
+        derived.append(msgspec.structs.replace(line, after=step.after))
         made[step.result] = known[line.variable] = _derived(step, root, made)
         if root is not question.mesh:
             derived.append(Line(step.result, "mesh", line.variable))

@@ -20,11 +20,15 @@ HEAD = struct.Struct(">I")
 
 
 class Line(msgspec.Struct, frozen=True, array_like=True):
-    """A named expression. ``name`` is the program's, ``variable`` what lines call it."""
+    """A named expression. ``name`` is the program's, ``variable`` what lines call it.
+
+    ``after``: of a mesh, the input or result that is there before it; "" for none.
+    """
 
     name: str
     variable: str
     source: str
+    after: str = ""
 
 
 class Data(msgspec.Struct, frozen=True, array_like=True):
@@ -41,7 +45,8 @@ class Task(msgspec.Struct, frozen=True, array_like=True, tag="task"):
 
     ``mesh`` is the question's. ``meshes``: variables of meshes over devices; every rank of the
     world makes every one, in this order. ``derived``: meshes made from them. ``checked``:
-    whether one rank counts collectives by CommDebugMode as well.
+    whether one rank counts collectives by CommDebugMode as well. ``whole``: results that are
+    plain, and the whole value on each rank. ``context``: the region that the steps run in.
     """
 
     mesh: Mesh
@@ -51,6 +56,12 @@ class Task(msgspec.Struct, frozen=True, array_like=True, tag="task"):
     steps: tuple[Line, ...]
     check: tuple[str, ...]
     checked: bool
+    whole: tuple[str, ...] = ()
+    context: str = ""
+
+    def late(self, name: str) -> tuple[Line, ...]:
+        """The meshes that are derived once the input or result ``name`` is there; "" the others."""
+        return tuple(line for line in self.derived if line.after == name)
 
 
 class Go(msgspec.Struct, frozen=True, array_like=True, tag="go"):
@@ -66,7 +77,8 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True, tag="wanted"):
 class Raised(msgspec.Struct, frozen=True, array_like=True, tag="raised"):
     """What a rank raised, where, and which collectives it had fired by then.
 
-    ``missing``: a name of torch that this release does not have.
+    ``missing``: a name of torch that this release does not have. ``halfway``: some of them in
+    the very line that raised.
     """
 
     error: str
@@ -74,6 +86,7 @@ class Raised(msgspec.Struct, frozen=True, array_like=True, tag="raised"):
     place: str
     missing: bool
     fired: tuple[Collective, ...]
+    halfway: bool = False
 
 
 class Seen(msgspec.Struct, frozen=True, array_like=True):
@@ -141,11 +154,11 @@ def digest(array: Array) -> bytes:
 
 def places(task: Task) -> tuple[str, ...]:
     """The names of the places in a task that a rank can be at, in order."""
+    made = [line.name for line in (*(data.line for data in task.inputs), *task.steps)]
     return (
         *(name for name, _ in task.meshes),
-        *(line.name for line in task.derived),
-        *(data.line.name for data in task.inputs),
-        *(line.name for line in task.steps),
+        *(line.name for line in task.late("")),
+        *(one for name in made for one in (name, *(line.name for line in task.late(name)))),
         *(f"{name}/full" for name in task.check),
         "",
     )

@@ -26,6 +26,11 @@ from cases.model import Mesh
 # Seconds that other ranks have to raise too once one has. Ranks that raise alike do so within
 # milliseconds; on a busy machine one may be without a processor for a few tenths.
 GRACE = 1.0
+# Seconds without a word in which no rank that is waited for has had or wanted a processor: they
+# wait for one another, for ever. Ranks that only lack a processor are runnable, not asleep.
+STILL = 2.0
+# How often, in seconds, ranks are looked at for it.
+LOOK = 0.25
 # Seconds for ranks to write their stacks, which takes a signal handler microseconds.
 STACKS = 0.4
 # Seconds for a rank to end once its link has.
@@ -132,22 +137,31 @@ class World:
         """The next message of each of some ranks.
 
         Raises:
-            Fault: a rank of the world died, or some were silent: at ``deadline``, or `GRACE`
-                after the first of them had raised.
+            Fault: a rank of the world died, or some were silent: at ``deadline``, `GRACE` after
+                the first of them had raised, or when all have been asleep for `STILL`.
         """
         due = set(ranks)
         said: dict[int, Said] = {}
         raised: list[int] = []
         until = deadline
+        still: tuple[str, ...] | None = None
+        since = 0.0
         while due:
-            left = until - time.monotonic()
-            if left <= 0:
-                why = "no answer in time"
+            now = time.monotonic()
+            left = until - now
+            for_ever = still is not None and now - since > STILL
+            if left <= 0 or for_ever:
+                why = "every rank waits, and none works" if for_ever else "no answer in time"
                 if raised:
                     why = f"rank {min(raised)} raised, and others waited for it in a collective"
                 raise self._hung(why, due, said, raised)
             dead = []
-            for key, _ in self._selector.select(left):
+            heard = self._selector.select(min(left, LOOK))
+            if heard:
+                still = None
+            elif (looks := self._looks(due)) is None or looks != still:
+                still, since = looks, time.monotonic()
+            for key, _ in heard:
                 inbox: _Inbox = key.data
                 if not inbox.fill(self._links[inbox.rank]):
                     dead.append(inbox.rank)
@@ -160,6 +174,21 @@ class World:
             if dead:
                 raise self._crashed(*dead)
         return said
+
+    def _looks(self, ranks: Iterable[int]) -> tuple[str, ...] | None:
+        """What each rank has used of processors; None if one is using or wanting one now."""
+        used = []
+        for rank in ranks:
+            pid = self._pids[rank]
+            try:
+                for task in os.listdir(f"/proc/{pid}/task"):
+                    fields = _stat(f"/proc/{pid}/task/{task}/stat")
+                    if fields[0] not in "SI":
+                        return None
+                used.append(" ".join(_stat(f"/proc/{pid}/stat")[11:13]))
+            except OSError:
+                return None  # it, or a thread of it, ends: its link will tell
+        return tuple(used)
 
     def close(self) -> None:
         """Kill every rank and wait until it is gone. May be called again."""
@@ -211,6 +240,12 @@ class World:
             text = os.pread(self._stacks[rank], 1 << 16, 0).decode(errors="replace").strip()
             found[rank] = text or f"(no stack in {STACKS} s)"
         return tuple(found)
+
+
+def _stat(path: str) -> list[str]:
+    """The fields of a ``stat`` file of proc(5) from the third, the state, on."""
+    with open(path) as file:
+        return file.read().rpartition(")")[2].split()
 
 
 class _Inbox:

@@ -37,7 +37,9 @@ def cases(exhaustive: bool) -> Iterator[Case]:
     for kind, samples in SAMPLES.items():
         for sample in samples:
             made = result(sample)
-            if not made.dtype.startswith("float"):
+            # A cast to fewer digits is a staircase, and a padding row has no gradient that a
+            # value could tell.
+            if not made.dtype.startswith("float") or "padding_row" in sample.params:
                 continue
             for by in _by(sample):
                 number += 1

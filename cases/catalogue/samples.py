@@ -190,6 +190,9 @@ _REDUCTIONS = (
     _one("sum.bool", _B, axis=0),
 )  # fmt: skip
 
+# Three dims: what torch 2.13 does to choose layouts for four takes it minutes.
+_QKV = tuple(Operand((4, 4, 4), kind) for kind in ("unit", "share", "few"))
+
 _CONTRACTIONS = (
     _one("matmul", Operand((8, 4), "whole"), Operand((4, 8), "few")),
     _one("matmul.batched", Operand((4, 4, 8)), Operand((4, 8, 4), "other")),
@@ -205,10 +208,8 @@ _CONTRACTIONS = (
     _fixed("conv1d.padded", Operand((4, 4, 8)), Operand((4, 4, 3), "other"), padding=1),
     _fixed("conv2d", Operand((4, 4, 4, 4), "whole"), Operand((4, 4, 2, 2), "few")),
     _fixed("conv2d.strided", Operand((4, 2, 4, 8), "whole"), Operand((4, 2, 2, 2), "few"), stride=2),
-    _fixed("scaled_dot_product_attention", *(Operand((4, 4, 4, 4), kind) for kind in
-           ("unit", "share", "few"))),
-    _fixed("scaled_dot_product_attention.causal", *(Operand((4, 4, 4, 4), kind) for kind in
-           ("unit", "share", "few")), causal=True),
+    _fixed("scaled_dot_product_attention", *_QKV),
+    _fixed("scaled_dot_product_attention.causal", *_QKV, causal=True),
 )  # fmt: skip
 
 _SHAPES = (
@@ -267,6 +268,9 @@ _INDEXING = (
     _fixed("set_slice.step", _X, Operand((4, 4), "other"), axis=0, start=0, stop=8, step=2),
     _fixed("set_slice.value", _X, axis=0, start=1, stop=7, value=-1),
     _one("set_slice.columns", _X, axis=1, start=1, stop=3, value=-1),
+    _fixed("assign_slice", _X, Operand((4, 4), "other"), axis=0, start=2, stop=6),
+    _one("assign_slice.columns", _X, Operand((8, 2), "other"), axis=1, start=1, stop=3),
+    _fixed("assign_slice.value", _X, axis=0, start=1, stop=7, value=-1),
     *_all("inplace_add inplace_subtract inplace_multiply", _X, _Y),
     _one("inplace_add.number", _X, 2),
     _one("inplace_fill", _X, value=3),

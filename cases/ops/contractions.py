@@ -48,7 +48,7 @@ def _outer(x: Value, y: Value) -> Value:
 
 
 def _vecdot(x: Value, y: Value, axis: Param = -1) -> Value:
-    return np.asarray(np.sum(x * y, axis=axis))  # type: ignore[arg-type]
+    return np.asarray(np.sum(np.conj(x) * y, axis=axis))  # type: ignore[arg-type]
 
 
 def _each(given: Any, count: int) -> tuple[int, ...]:

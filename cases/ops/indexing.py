@@ -181,6 +181,8 @@ INPLACE = (
     _change("inplace_add", np.add, linear=frozenset({"sum", "avg"})),
     _change("inplace_subtract", np.subtract, linear=frozenset({"sum", "avg"})),
     _change("inplace_multiply", np.multiply, each=(0, 1)),
+    Op("assign_slice", "inplace", ("x",), _set_slice, more=("v",), required=("axis",),
+       optional=(*_SLICE, "value"), whole=True, moves=True, grads=(0, 1)),
     Op("inplace_fill", "inplace", ("x",), _fill, required=("value",), labels=labels.same,
        whole=True),
 )  # fmt: skip

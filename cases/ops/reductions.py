@@ -88,6 +88,8 @@ def _count(x: Value, axis: Param = None) -> Value:
 
 
 def _logsumexp(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
+    if not x.ndim:
+        return x
     out: Value = special.logsumexp(x, axis=dims(axis, x.ndim), keepdims=keepdims)
     return out
 

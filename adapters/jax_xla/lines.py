@@ -1,0 +1,296 @@
+"""Which lines of Python put a question to JAX? Meshes, inputs and steps, as text.
+
+The adapter runs the lines of steps, and a stand-alone script prints them all. Knows no jax:
+the names that lines use, besides the program's own and its meshes', come from `IMPORTS`.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import numpy as np
+
+from adapters.answer import Unsupported
+from adapters.jax_xla.attempt import Stopped
+from adapters.jax_xla.rows import ROWS, Row
+from adapters.reference.values import needed
+from cases import notation
+from cases.arrays import Array, unpack
+from cases.model import Input, Layout, Mesh, Param, Question, Step
+from cases.ops import OPS
+
+IMPORTS = (
+    "import jax",
+    "import jax.numpy as jnp",
+    "import numpy as np",
+    "from jax.sharding import AxisType, NamedSharding, PartitionSpec as P",
+)
+Route = Literal["jit", "explicit"]
+
+_RESERVED = {"jax", "jnp", "np", "AxisType", "NamedSharding", "P", "tuple", "enumerate", "bool",
+             "range"}  # fmt: skip
+
+# Addends stacked on a leading dim are reduced by these; the dtype stays.
+_REDUCE = {
+    "sum": "jnp.sum({x}, axis={axis}, dtype={x}.dtype)",
+    "avg": "jnp.mean({x}, axis={axis}, dtype={x}.dtype)",
+    "max": "jnp.max({x}, axis={axis})",
+    "min": "jnp.min({x}, axis={axis})",
+    "product": "jnp.prod({x}, axis={axis}, dtype={x}.dtype)",
+}
+
+_SLOT = re.compile(r"\{(\w+)(?::([^{}]*))?\}")
+
+
+def variable(name: str) -> str:
+    """The Python name of an input or result: its own, unless that would hide another."""
+    bare = name.rstrip("_")
+    taken = (
+        bare in _RESERVED
+        or keyword.iskeyword(bare)
+        or bare.rstrip("0123456789") == "mesh"
+        # A result l has the function l_of.
+        or bare.endswith("_of")
+    )
+    return f"{name}_" if taken else name
+
+
+def mesh_variables(question: Question) -> dict[Mesh, str]:
+    """The Python name of each mesh of a question: ``mesh`` is the question's own."""
+    names = {question.mesh: "mesh"}
+    for given in question.inputs:
+        if given.mesh is not None:
+            names.setdefault(given.mesh, f"mesh{len(names) + 1}")
+    return names
+
+
+def meshes(question: Question) -> dict[str, Mesh]:
+    """The mesh of each input and result: a result lies where its first tensor argument does."""
+    found = {given.name: given.mesh or question.mesh for given in question.inputs}
+    for step in question.steps:
+        first = next((arg for arg in step.args if isinstance(arg, str)), None)
+        found[step.result] = question.mesh if first is None else found[first]
+    return found
+
+
+def mesh_line(mesh: Mesh, name: str, route: Route) -> str:
+    """The mesh called ``name`` on which a route runs: Auto under jit, else Explicit."""
+    kind = "Auto" if route == "jit" else "Explicit"
+    count = mesh.size
+    chosen = f"[:{count}]" if mesh.devices == tuple(range(count)) else f"[{list(mesh.devices)}]"
+    return (
+        f"{name} = jax.sharding.Mesh(np.array(jax.devices()){chosen}.reshape{_tuple(mesh.shape)}, "
+        f"{mesh.names!r}, axis_types=(AxisType.{kind},) * {len(mesh.axes)})"
+    )
+
+
+def _tuple(sizes: Iterable[int]) -> str:
+    return repr(tuple(sizes))
+
+
+def array_text(array: Array) -> str:
+    """An array as NumPy makes it: a range where it is one, else every element."""
+    value = unpack(array)
+    dtype = f"dtype=jnp.{array.dtype}" if array.dtype == "bfloat16" else f"dtype={array.dtype!r}"
+    flat = value.reshape(-1)
+    counted = np.arange(flat.size).astype(flat.dtype)
+    if value.ndim and flat.size > 2 and np.array_equal(flat, counted):
+        text = f"np.arange({flat.size}, {dtype})"
+        return text if value.ndim == 1 else f"{text}.reshape{_tuple(value.shape)}"
+    if not value.size:
+        return f"np.zeros({_tuple(value.shape)}, {dtype})"
+    wide = value.astype(np.float32) if array.dtype == "bfloat16" else value
+    listed = re.sub(r"\b(nan|inf)\b", r"np.\1", repr(wide.tolist()))
+    return f"np.array({listed}, {dtype})"
+
+
+def input_line(given: Input, mesh: str, stack: bool) -> str:
+    """The input on the mesh called ``mesh``, as `arrays.place` puts it there.
+
+    ``stack``: the addends of a partial input on leading dims, else an unreduced array.
+
+    Raises:
+        Stopped: Unsupported, if JAX has no such layout, or a partial input has no addends.
+    """
+    layout, lead = given.layout, 0
+    if layout.partial and given.per_device is None:
+        raise Stopped(Unsupported("a partial input without its addends", given.name))
+    shape: tuple[int | str, ...] = given.shape
+    if layout.partial and stack:
+        axes = [axis for axis, _ in layout.partial]
+        lead = len(axes)
+        layout = Layout(tuple((axis,) for axis in axes) + layout.dims)
+        shape = (*(f"{mesh}.shape[{axis!r}]" for axis in axes), *shape)
+    sharding = _sharding(given.name, layout, mesh)
+    name = variable(given.name)
+    if given.per_device is None:
+        assert given.value is not None
+        return f"{name} = jax.device_put({array_text(given.value)}, {sharding})"
+    parts = ", ".join(
+        array_text(Array(part.dtype, (1,) * lead + part.shape, part.data))
+        for part in given.per_device
+    )
+    sizes = f"({''.join(f'{size}, ' for size in shape)})"
+    return (
+        f"{name} = jax.make_array_from_single_device_arrays({sizes}, {sharding}, "
+        f"jax.device_put([{parts}], list({mesh}.devices.flat)))"
+    )
+
+
+def reduce_lines(given: Input) -> list[str]:
+    """Lines that reduce a partial input whose addends are stacked on leading dims.
+
+    One line per run of equal reductions, in the order they are due.
+    """
+    name = variable(given.name)
+    lines = []
+    ops = [op for _, op in given.layout.partial]
+    while ops:
+        run = next((at for at, op in enumerate(ops) if op != ops[0]), len(ops))
+        axis = 0 if run == 1 else tuple(range(run))
+        lines.append(f"{name} = {_REDUCE[ops[0]].format(x=name, axis=axis)}")
+        del ops[:run]
+    return lines
+
+
+def step_lines(question: Question, step: Step, route: Route) -> list[str]:
+    """The lines of a step; all but a gradient have one.
+
+    A gradient is that of a function of the one input, which runs the steps on the way from
+    it again: every other name that it uses is there already. Those of explicit are run one
+    step at a time, with the step's mesh set by ``jax.set_mesh``.
+
+    Raises:
+        Stopped: Unsupported, if JAX has no such layout.
+    """
+    mesh = mesh_variables(question)[meshes(question)[step.result]]
+    line = jit_line(step, mesh) if route == "jit" else explicit_line(step, mesh)
+    if step.op != "grad":
+        return [line]
+    of, by = map(str, step.args)
+    inside = [
+        one for before in needed(question, of, by) for one in step_lines(question, before, route)
+    ]
+    body = [f"    {one}" for one in [*inside, f"return {variable(of)}"]]
+    return [f"def {variable(of)}_of({variable(by)}):", *body, line]
+
+
+def used(question: Question, step: Step) -> list[str]:
+    """The inputs and results that the lines of a step use, in no order that means anything."""
+    if step.op != "grad":
+        return list(dict.fromkeys(arg for arg in step.args if isinstance(arg, str)))
+    of, by = map(str, step.args)
+    inside = needed(question, of, by)
+    names = [by, *(name for before in inside for name in used(question, before))]
+    made = {before.result for before in inside}
+    return [name for name in dict.fromkeys(names) if name not in made]
+
+
+def jit_line(step: Step, mesh: str) -> str:
+    """The step in a program on the Auto mesh called ``mesh``: a layout asked for is a constraint.
+
+    A constraint, and no ``out_shardings`` even on a final result: one form for every step,
+    and what jit makes of a layout it cannot hold (uneven sizes) is seen, not refused.
+
+    Raises:
+        Stopped: Unsupported, if JAX has no such layout.
+    """
+    if step.to is not None and step.to.partial:
+        raise Stopped(Unsupported("a partial result asked of jit", step.result))
+    value = _expression(step, mesh)
+    if step.to is not None and step.op != "map_shards":
+        sharding = _sharding(step.result, step.to, mesh)
+        value = f"jax.lax.with_sharding_constraint({value}, {sharding})"
+    return f"{variable(step.result)} = {value}"
+
+
+def explicit_line(step: Step, mesh: str) -> str:
+    """The step on an Explicit mesh: ``out_sharding`` where the op takes it, else a reshard.
+
+    Raises:
+        Stopped: Unsupported, if JAX has no such layout.
+    """
+    if step.to is None or step.op == "map_shards":
+        return f"{variable(step.result)} = {_expression(step, mesh)}"
+    sharding = _sharding(step.result, step.to, mesh)
+    value = _expression(step, mesh, sharding)
+    if not {"{out}", "{sharding}"} & set(re.findall(r"\{\w+\}", _form(step, asked=True))):
+        value = f"jax.sharding.reshard({value}, {sharding})"
+    return f"{variable(step.result)} = {value}"
+
+
+def _sharding(name: str, to: Layout, mesh: str) -> str:
+    return f"NamedSharding({mesh}, {_spec(name, to)})"
+
+
+def _spec(name: str, to: Layout) -> str:
+    try:
+        return notation.to_spec(to)
+    except notation.NotationError as error:
+        raise Stopped(Unsupported(f"{error.found}: JAX has {error.wanted}", name)) from None
+
+
+def _text(value: Param) -> str:
+    return repr(tuple(value) if isinstance(value, list) else value)
+
+
+def _form(step: Step, asked: bool) -> str:
+    """The text of the row for so many arguments, and for a layout asked of the op itself."""
+    row = ROWS[step.op]
+    if asked and row.out:
+        return row.out
+    return (row.text, *row.more)[len(step.args) - len(OPS[step.op].args)]
+
+
+def _expression(step: Step, mesh: str, sharding: str = "") -> str:
+    """The row of the step's op with every slot filled."""
+    row, op = ROWS[step.op], OPS[step.op]
+    text = _form(step, asked=bool(sharding))
+    names = op.args + op.more
+    slots = {
+        slot: variable(arg) if isinstance(arg, str) else repr(arg)
+        for slot, arg in zip(names, step.args, strict=False)
+    }
+    slots["sharding"] = sharding
+    slots["out"] = slots["within"] = f", out_sharding={sharding}" if sharding else ""
+    slots["mesh"] = mesh
+    if step.op == "map_shards":
+        if step.to is None:
+            raise Stopped(Unsupported("shard_map wants the layout of the shards", step.result))
+        slots["spec"] = _spec(step.result, step.to)
+    slots |= _derived(step)
+    asked = {found[1] for found in _SLOT.finditer(text)}
+    rest = {key: value for key, value in step.params.items() if key not in asked}
+    slots["params"] = "".join(f", {key}={_word(row, key, value)}" for key, value in rest.items())
+    slots |= {key: _word(row, key, value) for key, value in step.params.items() if key in asked}
+    # What is not given has the text that stands in the slot, or what the row says for that.
+    return _SLOT.sub(
+        lambda slot: (
+            slots[slot[1]] if slot[1] in slots else row.words.get(slot[1], {}).get(slot[2], slot[2])
+        ),
+        text,
+    )
+
+
+def _word(row: Row, key: str, value: Param) -> str:
+    return row.words.get(key, {}).get(str(value), _text(value))
+
+
+def _derived(step: Step) -> dict[str, str]:
+    """Slots that follow from parameters: places in brackets, and what convolutions take."""
+    slots: dict[str, str] = {}
+    axis: Any = step.params.get("axis")
+    if isinstance(axis, int):
+        slots["pre"] = ":, " * axis if axis >= 0 else "..., "
+        slots["post"] = "" if axis >= 0 else ", :" * (-axis - 1)
+    if step.op in ("conv1d", "conv2d"):
+        places = int(step.op[4])
+        stride, padding = (
+            tuple(given) if isinstance(given, list) else (given,) * places
+            for given in (step.params.get("stride", 1), step.params.get("padding", 0))
+        )
+        slots["strides"], slots["pads"] = repr(stride), repr([(edge, edge) for edge in padding])
+    return slots

@@ -1,0 +1,272 @@
+"""How does JAX spell each op? One row per op: the text of an expression, run and printed alike.
+
+Knows no jax: a row is text here, and how its slots are filled is in `lines`. Refuses to know
+what an op means: that is `cases.ops`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One op in JAX.
+
+    ``text`` is a Python expression with slots: ``{x}`` for an argument or a parameter,
+    ``{axis:-1}`` with the text that stands there if it is not given; ``{params}`` for the given
+    parameters without a slot, as keywords; ``{out}`` where the op takes the layout of its
+    result, ``{within}`` where one inside does, and more is done after. ``{pre}`` and ``{post}``
+    are what stands before and after the index of dim ``axis`` in brackets; ``{strides}`` and
+    ``{pads}`` are ``stride`` and ``padding`` for each place.
+
+    ``more``: the text with one optional argument, with two. ``out``: the text where a layout
+    is asked of the op itself, if only another spelling takes one; ``{sharding}`` is that layout.
+    ``words``: per parameter, the text that stands for a value of it.
+    """
+
+    text: str
+    more: tuple[str, ...] = ()
+    out: str = ""
+    words: dict[str, dict[str, str]] = {}
+
+
+_REDUCTION = {"reduction": {"mean": "jnp.mean", "sum": "jnp.sum", "none": ""}}
+# Of h, which holds for each row the weight of its class there, and nothing for ignored rows.
+_BY_CLASS = {"reduction": {
+    "mean": "-jnp.sum(h * x) / jnp.sum(h)",
+    "sum": "-jnp.sum(h * x)",
+    "none": "-jnp.sum(h * x, axis=1)",
+}}  # fmt: skip
+_HOT = "jax.nn.one_hot(jnp.where({t} == {ignore:-100}, -1, {t}), {x}.shape[1], dtype={x}.dtype)"
+_CAUSAL = {"causal": {
+    "True": "jnp.where(jnp.tri(*s.shape[-2:], dtype=bool), s, -jnp.inf)", "False": "s",
+}}  # fmt: skip
+# i along one dim, and along every other where an element stands: in x, or in i if smaller.
+_ALONG = (
+    "tuple(i if dim == {axis} % x.ndim else at "
+    "for dim, at in enumerate(jnp.indices(x.shape, sparse=True)))"
+)
+_WITHIN = _ALONG.replace("x.shape", "i.shape")
+_CONV = Row("jax.lax.conv_general_dilated({x}, {w}, {strides}, {pads}{out})")
+_NORMED = "(lambda x: x / jnp.sqrt(jnp.mean(x * x, axis=-1, keepdims=True) + {eps:1e-05}))"
+_CENTRED = "({x} - jnp.mean({x}, axis=-1, keepdims=True))"
+
+
+def _loss(each: str) -> Row:
+    return Row(f"{{reduction:mean}}({each})", words=_REDUCTION)
+
+
+def _by_class(logs: str) -> Row:
+    text = "(lambda h, x: {reduction:mean})"
+    return Row(
+        f"{text}({_HOT}, {logs})", more=(f"{text}({_HOT} * {{w}}, {logs})",), words=_BY_CLASS
+    )
+
+
+ROWS: dict[str, Row] = {
+    "redistribute": Row("{x}"),
+    "identity": Row("{x}"),
+    # Element by element.
+    "add": Row("jnp.add({x}, {y})"),
+    "subtract": Row("jnp.subtract({x}, {y})"),
+    "multiply": Row("jnp.multiply({x}, {y})"),
+    "divide": Row("jnp.divide({x}, {y})"),
+    "maximum": Row("jnp.maximum({x}, {y})"),
+    "minimum": Row("jnp.minimum({x}, {y})"),
+    "power": Row("jnp.power({x}, {y})"),
+    "remainder": Row("jnp.remainder({x}, {y})"),
+    "floor_divide": Row("jnp.floor_divide({x}, {y})"),
+    "atan2": Row("jnp.arctan2({x}, {y})"),
+    "hypot": Row("jnp.hypot({x}, {y})"),
+    "logaddexp": Row("jnp.logaddexp({x}, {y})"),
+    "equal": Row("jnp.equal({x}, {y})"),
+    "not_equal": Row("jnp.not_equal({x}, {y})"),
+    "less": Row("jnp.less({x}, {y})"),
+    "less_equal": Row("jnp.less_equal({x}, {y})"),
+    "greater": Row("jnp.greater({x}, {y})"),
+    "greater_equal": Row("jnp.greater_equal({x}, {y})"),
+    "logical_and": Row("jnp.logical_and({x}, {y})"),
+    "logical_or": Row("jnp.logical_or({x}, {y})"),
+    "logical_xor": Row("jnp.logical_xor({x}, {y})"),
+    "negative": Row("jnp.negative({x})"),
+    "abs": Row("jnp.abs({x})"),
+    "square": Row("jnp.square({x})"),
+    "sign": Row("jnp.sign({x})"),
+    "logical_not": Row("jnp.logical_not({x})"),
+    "isnan": Row("jnp.isnan({x})"),
+    "isfinite": Row("jnp.isfinite({x})"),
+    "floor": Row("jnp.floor({x})"),
+    "ceil": Row("jnp.ceil({x})"),
+    "round": Row("jnp.round({x})"),
+    "exp": Row("jnp.exp({x})"),
+    "expm1": Row("jnp.expm1({x})"),
+    "log": Row("jnp.log({x})"),
+    "log1p": Row("jnp.log1p({x})"),
+    "sqrt": Row("jnp.sqrt({x})"),
+    "rsqrt": Row("jax.lax.rsqrt({x})"),
+    "reciprocal": Row("jnp.reciprocal({x})"),
+    "sin": Row("jnp.sin({x})"),
+    "cos": Row("jnp.cos({x})"),
+    "tanh": Row("jnp.tanh({x})"),
+    "sigmoid": Row("jax.nn.sigmoid({x})"),
+    "erf": Row("jax.scipy.special.erf({x})"),
+    "relu": Row("jax.nn.relu({x})"),
+    "gelu": Row("jax.nn.gelu({x}, approximate=False)"),
+    "silu": Row("jax.nn.silu({x})"),
+    "softplus": Row("jax.nn.softplus({x})"),
+    "clip": Row("jnp.clip({x}{params})"),
+    "astype": Row("{x}.astype({dtype})"),
+    "where": Row("jnp.where({c}, {x}, {y})"),
+    # Reductions.
+    "sum": Row("jnp.sum({x}{params})"),
+    "mean": Row("jnp.mean({x}{params})"),
+    "prod": Row("jnp.prod({x}{params})"),
+    "max": Row("jnp.max({x}{params})"),
+    "min": Row("jnp.min({x}{params})"),
+    "any": Row("jnp.any({x}{params})"),
+    "all": Row("jnp.all({x}{params})"),
+    "var": Row("jnp.var({x}{params})"),
+    "std": Row("jnp.std({x}{params})"),
+    "vector_norm": Row(
+        "jnp.linalg.vector_norm({x}, ord={ord:2}{params})", words={"ord": {"inf": "jnp.inf"}}
+    ),
+    "logsumexp": Row("jax.nn.logsumexp({x}{params})"),
+    "argmax": Row("jnp.argmax({x}{params})"),
+    "argmin": Row("jnp.argmin({x}{params})"),
+    "max_with_index": Row("jnp.argmax({x}, axis={axis})"),
+    "count_nonzero": Row("jnp.count_nonzero({x}{params})"),
+    # Contractions.
+    "matmul": Row("jnp.matmul({x}, {w}{out})"),
+    "einsum": Row("jnp.einsum({subscripts}, {x}, {w}{out})"),
+    "linear": Row("jnp.matmul({x}, {w}.T{out})", more=("jnp.matmul({x}, {w}.T{within}) + {b}",)),
+    "addmm": Row("jnp.matmul({x}, {w}{within}) + {c}"),
+    "outer": Row("jnp.outer({x}, {y})"),
+    "vecdot": Row("jnp.vecdot({x}, {y}, axis={axis:-1})"),
+    "conv1d": _CONV,
+    "conv2d": _CONV,
+    "scaled_dot_product_attention": Row(
+        "(lambda s, v: jnp.matmul(jax.nn.softmax({causal:False}), v))"
+        "(jnp.matmul({q}, jnp.swapaxes({k}, -1, -2)) / {q}.shape[-1] ** 0.5, {v})",
+        words=_CAUSAL,
+    ),
+    # Shapes.
+    "reshape": Row("jnp.reshape({x}, {shape}{out})"),
+    "flatten": Row(
+        "jnp.reshape({x}, (*{x}.shape[:{start:0}], -1, *{x}.shape[{end:-1}:][1:]){out})"
+    ),
+    "permute_dims": Row("jnp.transpose({x}, {axes})"),
+    "matrix_transpose": Row("jnp.swapaxes({x}, -1, -2)"),
+    "expand_dims": Row("jnp.expand_dims({x}, {axis})"),
+    "squeeze": Row("jnp.squeeze({x}, {axis})"),
+    "broadcast_to": Row("jnp.broadcast_to({x}, {shape}{out})"),
+    "split": Row("jnp.split({x}, {sections}, axis={axis})[{part}]"),
+    "chunk": Row(
+        "(lambda x, n: x[{pre}{part} * n:({part} + 1) * n{post}])"
+        "({x}, -(-{x}.shape[{axis}] // {chunks}))"
+    ),
+    "concat": Row("jnp.concatenate([{x}, {y}], axis={axis})"),
+    "stack": Row("jnp.stack([{x}, {y}], axis={axis})"),
+    "flip": Row("jnp.flip({x}, {axis})"),
+    "roll": Row("jnp.roll({x}, {shift}, axis={axis})"),
+    "pad": Row(
+        "(lambda x: jnp.pad(x, [({before}, {after}) if dim == {axis} % x.ndim else (0, 0) "
+        "for dim in range(x.ndim)], constant_values={value:0}))({x})"
+    ),
+    "tril": Row("jnp.tril({x}, {diagonal:0})"),
+    "triu": Row("jnp.triu({x}, {diagonal:0})"),
+    "diagonal": Row("jnp.diagonal({x})"),
+    "slice": Row("{x}[{pre}{start:0}:{stop:None}:{step:1}{post}]"),
+    "index": Row("{x}[{pre}{index}{post}]"),
+    "repeat": Row("jnp.repeat({x}, {repeats}, axis={axis}{out})"),
+    "tile": Row("jnp.concatenate([{x}] * {repeats}, axis={axis})"),
+    # Positions that are data, and parts that are set.
+    "take": Row(
+        "jnp.take({x}, {i}, axis={axis})",
+        out="{x}.at[{pre}{i}{post}].get(out_sharding={sharding})",
+    ),
+    "take_along_axis": Row(
+        "jnp.take_along_axis({x}, {i}, axis={axis})",
+        out=f"(lambda x, i: x.at[{_ALONG}].get(out_sharding={{sharding}}))({{x}}, {{i}})",
+    ),
+    "scatter": Row(
+        "jnp.put_along_axis({x}, {i}, {v}, axis={axis}, inplace=False)",
+        out=f"(lambda x, i, v: x.at[{_ALONG}].set(v, out_sharding={{sharding}}))"
+        "({x}, {i}, {v})",
+    ),
+    "scatter_add": Row(f"(lambda x, i, v: x.at[{_WITHIN}].add(v{{out}}))({{x}}, {{i}}, {{v}})"),
+    "scatter_rows": Row("{x}.at[{pre}{i}{post}].set({v}{out})"),
+    "scatter_add_rows": Row("{x}.at[{pre}{i}{post}].add({v}{out})"),
+    "index_put": Row("{x}.at[{i}, {j}].set({v}{out})"),
+    "masked_fill": Row("jnp.where({mask}, jnp.asarray({value}, {x}.dtype), {x})"),
+    "embedding": Row("jnp.take({w}, {i}, axis=0)", out="{w}.at[{i}].get(out_sharding={sharding})"),
+    "one_hot": Row("jax.nn.one_hot({i}, {classes}, dtype=jnp.int64)"),
+    "dynamic_slice": Row(
+        "jax.lax.dynamic_slice_in_dim({x}, {i}, {size}, {axis}, allow_negative_indices=False)"
+    ),
+    "dynamic_update_slice": Row(
+        "jax.lax.dynamic_update_slice_in_dim({x}, {v}, {i}, {axis}, allow_negative_indices=False)"
+    ),
+    "set_slice": Row(
+        "{x}.at[{pre}{start:0}:{stop:None}:{step:1}{post}].set({value}{out})",
+        more=("{x}.at[{pre}{start:0}:{stop:None}:{step:1}{post}].set({v}{out})",),
+    ),
+    "assign_slice": Row(
+        "{x}.at[{pre}{start:0}:{stop:None}:{step:1}{post}].set({value}{out})",
+        more=("{x}.at[{pre}{start:0}:{stop:None}:{step:1}{post}].set({v}{out})",),
+    ),
+    "inplace_add": Row("({x} + {y}).astype({x}.dtype)"),
+    "inplace_subtract": Row("({x} - {y}).astype({x}.dtype)"),
+    "inplace_multiply": Row("({x} * {y}).astype({x}.dtype)"),
+    "inplace_fill": Row("jnp.full_like({x}, {value})"),
+    # Order.
+    "sort": Row("jnp.sort({x}{params})"),
+    "argsort": Row("jnp.argsort({x}{params})"),
+    "topk_values": Row("jax.lax.top_k({x}, {k}, axis={axis:-1})[0]"),
+    "topk_indices": Row("jax.lax.top_k({x}, {k}, axis={axis:-1})[1].astype(jnp.int64)"),
+    "cumulative_sum": Row("jnp.cumulative_sum({x}, axis={axis:-1})"),
+    "cumulative_prod": Row("jnp.cumulative_prod({x}, axis={axis:-1})"),
+    # Layers and losses.
+    "softmax": Row("jax.nn.softmax({x}, axis={axis:-1})"),
+    "log_softmax": Row("jax.nn.log_softmax({x}, axis={axis:-1})"),
+    "layer_norm": Row(
+        f"{_NORMED}{_CENTRED}",
+        more=(f"{_NORMED}{_CENTRED} * {{w}}", f"{_NORMED}{_CENTRED} * {{w}} + {{b}}"),
+    ),
+    "rms_norm": Row(f"{_NORMED}({{x}})", more=(f"{_NORMED}({{x}}) * {{w}}",)),
+    "mse_loss": _loss("jnp.square({x} - {y})"),
+    "l1_loss": _loss("jnp.abs({x} - {y})"),
+    "huber_loss": _loss(
+        "(lambda d: jnp.where(d < {delta:1.0}, 0.5 * d * d, {delta:1.0} * (d - 0.5 * {delta:1.0})))"
+        "(jnp.abs({x} - {y}))"
+    ),
+    "smooth_l1_loss": _loss(
+        "(lambda d: jnp.where(d < {beta:1.0}, 0.5 * d * d / {beta:1.0}, d - 0.5 * {beta:1.0}))"
+        "(jnp.abs({x} - {y}))"
+    ),
+    "binary_cross_entropy": _loss("-({y} * jnp.log({x}) + (1 - {y}) * jnp.log1p(-{x}))"),
+    "binary_cross_entropy_with_logits": _loss("jax.nn.softplus({x}) - {x} * {y}"),
+    "kl_div": _loss("jax.scipy.special.xlogy({y}, {y}) - {y} * {x}"),
+    "nll_loss": _by_class("{x}"),
+    "cross_entropy": _by_class("jax.nn.log_softmax({x}, axis=1)"),
+    # Linear algebra and Fourier transforms.
+    "inv": Row("jnp.linalg.inv({x})"),
+    "cholesky": Row("jnp.linalg.cholesky({x})"),
+    "solve": Row("jnp.linalg.solve({x}, {y})"),
+    "det": Row("jnp.linalg.det({x})"),
+    "fft": Row("jnp.fft.fft({x}, axis={axis:-1})"),
+    "ifft": Row("jnp.fft.ifft({x}, axis={axis:-1})"),
+    # Arrays from nothing, and what leaves the global view. Inside jit there is no local view:
+    # the array is its own.
+    "arange": Row("jnp.arange({n}, dtype={dtype:'float32'}{out})"),
+    "full": Row("jnp.full({shape}, {value}, dtype={dtype:'float32'}{out})"),
+    "random_uniform": Row("jax.random.uniform(jax.random.key({seed}), {shape}, jnp.float32{out})"),
+    "random_normal": Row("jax.random.normal(jax.random.key({seed}), {shape}, jnp.float32{out})"),
+    "to_local": Row("{x}"),
+    "from_local": Row("{x}"),
+    "map_shards": Row(
+        "jax.shard_map(lambda t: t * {scale}, mesh={mesh}, in_specs={spec}, out_specs={spec})({x})"
+    ),
+    "item": Row("jnp.reshape({x}, ())"),
+    # The function of an input that `lines` writes above it, and the input.
+    "grad": Row("jax.grad({y}_of)({x})"),
+}

@@ -1,0 +1,137 @@
+"""How are names, numbers, indices and placements written in a line of Python?
+
+Knows no op and no torch: lines are text here.
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+import msgspec
+
+from cases.model import Layout, Mesh, Param, Step
+from cases.notation import to_placements
+from cases.program import Typed
+
+# What lines call by name, and so no variable may be called.
+RESERVED = {
+    "torch", "F", "DeviceMesh", "DTensor", "Partial", "Replicate", "Shard", "distribute_tensor",
+    "_StridedShard", "local_map", "loss_parallel", "float", "int", "max", "min", "mesh",
+}  # fmt: skip
+_STRIDED = re.compile(r"SS\((\d+),(\d+)\)")
+
+
+class Unsayable(ValueError):
+    """What torch has no form for; the text says why."""
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A step with all that its line may need.
+
+    ``args``: the text of each argument. ``mesh``: the one that the arguments live on, in the
+    variable ``home``. ``known``: shape and dtype of every name; asked for by few, since they
+    cost more than the line.
+    """
+
+    step: Step
+    args: tuple[str, ...]
+    mesh: Mesh
+    home: str
+    known: Callable[[], Mapping[str, Typed]]
+
+    @property
+    def params(self) -> dict[str, Param]:
+        """The parameters of the step."""
+        return self.step.params
+
+    def integer(self, name: str) -> int:
+        """The parameter ``name``, which is an integer.
+
+        Raises:
+            Unsayable: it is none or several.
+        """
+        value = self.params[name]
+        if not isinstance(value, int):
+            raise Unsayable(f"{self.step.op} takes one integer as {name}")
+        return value
+
+    def typed(self, place: int) -> Typed:
+        """Global shape and dtype of the argument at ``place``, which is not a number."""
+        return self.known()[str(self.step.args[place])]
+
+    @property
+    def every_dim(self) -> Param:
+        """The dims of the first argument."""
+        return list(range(len(self.typed(0).shape)))
+
+    @property
+    def span(self) -> str:
+        """``start:stop:step`` of the parameters of those names, as short as Python allows."""
+        start, stop, step = (self.params.get(name) for name in ("start", "stop", "step"))
+        text = f"{start or ''}:{'' if stop is None else stop}"
+        return text if step in (None, 1) else f"{text}:{step}"
+
+    @property
+    def placements(self) -> str:
+        """``, placements=[…]`` of the layout asked for, nothing where none is.
+
+        Raises:
+            NotationError: placements cannot say the layout.
+        """
+        if self.step.to is None:
+            return ""
+        return f", placements={placements_source(self.step.to, self.mesh)}"
+
+
+Row = Callable[[Call], str]
+
+
+def form(template: str) -> Row:
+    """A row whose text depends on its arguments alone."""
+    return lambda call: template.format(*call.args)
+
+
+def variable(name: str) -> str:
+    """The Python variable for a name of the program: itself, unless Python or a line needs it."""
+    bare = name.rstrip("_")
+    return f"{name}_" if bare in RESERVED or keyword.iskeyword(bare) else name
+
+
+def literal(value: Param) -> str:
+    """A number, text or list as Python has it, a list as a tuple."""
+    if isinstance(value, list):
+        return repr(tuple(value))
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"float('{value}')"
+    return repr(value)
+
+
+def at_dim(dim: int, inner: str) -> str:
+    """An index into one dim: ``:, 1:3`` into dim 1, ``..., 1:3`` into dim -1."""
+    if dim < 0:
+        return ", ".join(("...", inner, *(":",) * (-dim - 1)))
+    return ", ".join((*(":",) * dim, inner))
+
+
+@lru_cache(maxsize=65536)
+def placements_source(layout: Layout, mesh: Mesh) -> str:
+    """``[Shard(0), Partial("sum")]``, one per axis of ``mesh``.
+
+    Raises:
+        NotationError: placements cannot say the layout.
+    """
+    return "[" + ", ".join(map(_placement, to_placements(layout, mesh))) + "]"
+
+
+def _placement(text: str) -> str:
+    if text == "R":
+        return "Replicate()"
+    if text[0] == "P":
+        return f"Partial({text[2:-1]!r})"
+    if found := _STRIDED.fullmatch(text):
+        return f"_StridedShard({found[1]}, split_factor={found[2]})"
+    return f"Shard({text[2:-1]})"

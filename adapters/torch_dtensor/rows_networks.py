@@ -1,0 +1,227 @@
+"""How does torch spell indexing, layers, losses, and what makes or leaves a DTensor?
+
+The second part of the table in `rows`: the same form, the same rules.
+"""
+
+from __future__ import annotations
+
+from adapters.torch_dtensor.forms import Call, Row, Unsayable, at_dim, form, literal
+
+
+def _long(call: Call, place: int) -> str:
+    """An argument of indices, where torch takes 64-bit ones only."""
+    text = call.args[place]
+    return text if call.typed(place).dtype == "int64" else f"{text}.long()"
+
+
+def _take_along(call: Call) -> str:
+    return f"torch.take_along_dim({call.args[0]}, {_long(call, 1)}, dim={call.integer('axis')})"
+
+
+def _scatter(name: str) -> Row:
+    """torch.scatter writes as far as its indices go; NumPy repeats those of size 1."""
+
+    def row(call: Call) -> str:
+        axis, x, i = call.integer("axis"), call.typed(0).shape, call.typed(1).shape
+        if name == "torch.scatter" and any(
+            a != b for dim, (a, b) in enumerate(zip(x, i)) if dim != axis % len(x)
+        ):
+            raise Unsayable("torch.scatter does not repeat its indices")
+        return f"{name}({call.args[0]}, {axis}, {_long(call, 1)}, {call.args[2]})"
+
+    return row
+
+
+def _at_rows(method: str) -> Row:
+    def row(call: Call) -> str:
+        x, _, v = call.args
+        return f"{x}.{method}({call.integer('axis')}, {_long(call, 1)}, {v})"
+
+    return row
+
+
+def _embedding(call: Call) -> str:
+    skipped = call.params.get("padding_row")
+    padding = "" if skipped is None else f", padding_idx={skipped}"
+    return f"F.embedding({call.args[0]}, {call.args[1]}{padding})"
+
+
+def _start(call: Call, place: int, length: int) -> str:
+    """A start read from a tensor and moved back to where ``length`` elements are."""
+    last = call.typed(0).shape[call.integer("axis")] - length
+    return f"min(max(int({call.args[place]}), 0), {last})"
+
+
+def _dynamic_slice(call: Call) -> str:
+    length = call.integer("size")
+    return (
+        f"torch.narrow({call.args[0]}, {call.integer('axis')}, {_start(call, 1, length)}, {length})"
+    )
+
+
+def _dynamic_update(call: Call) -> str:
+    length = call.typed(1).shape[call.integer("axis")]
+    start = _start(call, 2, length)
+    span = f"dim={call.integer('axis')}, start={start}, end={start} + {length}"
+    return f"torch.slice_scatter({call.args[0]}, {call.args[1]}, {span})"
+
+
+def _assign_slice(call: Call) -> str:
+    """What ``y[2:4] = v`` calls, on a copy; as an expression, since that is a statement."""
+    axis = call.integer("axis")
+    parts = ["slice(None)"] * (axis if axis >= 0 else len(call.typed(0).shape) + axis)
+    start, stop, step = (call.params.get(name) for name in ("start", "stop", "step"))
+    parts.append(f"slice({start}, {stop}, {step})")
+    new = call.args[1] if len(call.args) > 1 else literal(call.params["value"])
+    return f"(lambda y: (y.__setitem__(({', '.join(parts)},), {new}), y)[1])({call.args[0]}.clone())"
+
+
+def _set_slice(call: Call) -> str:
+    """An assignment is no expression; this is the one that has a slice and a new result."""
+    x, axis, span = call.args[0], call.integer("axis"), call.span
+    if len(call.args) == 1:
+        new = f"torch.full_like({x}[{at_dim(axis, span)}], {literal(call.params['value'])})"
+    else:
+        new, shape = call.args[1], list(call.typed(0).shape)
+        numbers = (int(text) if text else None for text in span.split(":"))
+        shape[axis] = len(range(shape[axis])[slice(*numbers)])
+        if call.typed(1).shape != tuple(shape):
+            new = f"torch.broadcast_to({new}, {tuple(shape)})"
+    words = {"start": "start", "stop": "end", "step": "step"}
+    where = "".join(
+        f", {word}={call.params[ours]}"
+        for ours, word in words.items()
+        if call.params.get(ours) is not None
+    )
+    return f"torch.slice_scatter({x}, {new}, dim={axis}{where})"
+
+
+def _inplace(method: str) -> Row:
+    """Of a clone, so that the operand stays what it was."""
+    return lambda call: f"{call.args[0]}.clone().{method}({call.args[1]})"
+
+
+def _norm(name: str) -> Row:
+    """Over the last dim. Torch's own eps of rms_norm is another."""
+
+    def row(call: Call) -> str:
+        last = call.typed(0).shape[-1]
+        eps = literal(call.params.get("eps", 1e-5))
+        weights = "".join(f", {text}" for text in call.args[1:])
+        return f"{name}({call.args[0]}, ({last},){weights}, eps={eps})"
+
+    return row
+
+
+def _loss(name: str, **words: str) -> Row:
+    def row(call: Call) -> str:
+        said = {"reduction": "reduction", **words}
+        named = (
+            f"{word}={literal(call.params[ours])}"
+            for ours, word in said.items()
+            if ours in call.params
+        )
+        return f"{name}({', '.join((*call.args, *named))})"
+
+    return row
+
+
+def _by_class(name: str) -> Row:
+    """x, classes and perhaps weights."""
+
+    def row(call: Call) -> str:
+        said = [call.args[0], _long(call, 1), *call.args[2:]]
+        if "ignore" in call.params:
+            said.append(f"ignore_index={call.params['ignore']}")
+        if "reduction" in call.params:
+            said.append(f"reduction={call.params['reduction']!r}")
+        return f"{name}({', '.join(said)})"
+
+    return row
+
+
+def _dtype(call: Call) -> str:
+    return f"torch.{call.params.get('dtype', 'float32')}"
+
+
+def _arange(call: Call) -> str:
+    made = f"torch.arange({call.params['n']}, dtype={_dtype(call)})"
+    return f"distribute_tensor({made}, {call.home}{call.placements})"
+
+
+def _full(call: Call) -> str:
+    value = literal(call.params["value"])
+    made = f"{literal(call.params['shape'])}, {value}, dtype={_dtype(call)}"
+    return f"torch.distributed.tensor.full({made}, device_mesh={call.home}{call.placements})"
+
+
+def _random(name: str) -> Row:
+    def row(call: Call) -> str:
+        where = f"device_mesh={call.home}{call.placements}"
+        made = f"torch.distributed.tensor.{name}({literal(call.params['shape'])}, {where})"
+        return f"(torch.manual_seed({call.params['seed']}), {made})[1]"
+
+    return row
+
+
+def _from_local(call: Call) -> str:
+    """As users write it: without the global shape, which torch then takes from even shards."""
+    return f"DTensor.from_local({call.args[0]}, {call.home}{call.placements}, run_check=False)"
+
+
+def _map_shards(call: Call) -> str:
+    where = call.placements.removeprefix(", placements=")
+    return (
+        f"local_map(lambda t: t * {literal(call.params['scale'])}, out_placements={where},"
+        f" in_placements=({where},), device_mesh={call.home})({call.args[0]})"
+    )
+
+
+def _item(call: Call) -> str:
+    return f"torch.tensor({call.args[0]}.item(), dtype={call.args[0]}.dtype)"
+
+
+NETWORKS: dict[str, Row] = {
+    # Indexing.
+    "take": lambda call: f"{call.args[0]}[{at_dim(call.integer('axis'), call.args[1])}]",
+    "take_along_axis": _take_along,
+    "scatter": _scatter("torch.scatter"),
+    "scatter_add": _scatter("torch.scatter_add"),
+    "scatter_rows": _at_rows("index_copy"),
+    "scatter_add_rows": _at_rows("index_add"),
+    "index_put": form("{0}.index_put(({2}, {3}), {1})"),
+    "masked_fill": lambda call: (
+        f"{call.args[0]}.masked_fill({call.args[1]}, {literal(call.params['value'])})"),
+    "embedding": _embedding,
+    "one_hot": lambda call: f"F.one_hot({_long(call, 0)}, {call.params['classes']})",
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update,
+    "set_slice": _set_slice,
+    "assign_slice": _assign_slice,
+    "inplace_add": _inplace("add_"),
+    "inplace_subtract": _inplace("sub_"),
+    "inplace_multiply": _inplace("mul_"),
+    "inplace_fill": lambda call: f"{call.args[0]}.clone().fill_({literal(call.params['value'])})",
+    # Layers and losses.
+    "layer_norm": _norm("F.layer_norm"),
+    "rms_norm": _norm("F.rms_norm"),
+    "mse_loss": _loss("F.mse_loss"),
+    "l1_loss": _loss("F.l1_loss"),
+    "huber_loss": _loss("F.huber_loss", delta="delta"),
+    "smooth_l1_loss": _loss("F.smooth_l1_loss", beta="beta"),
+    "binary_cross_entropy": _loss("F.binary_cross_entropy"),
+    "binary_cross_entropy_with_logits": _loss("F.binary_cross_entropy_with_logits"),
+    "kl_div": _loss("F.kl_div"),
+    "nll_loss": _by_class("F.nll_loss"),
+    "cross_entropy": _by_class("F.cross_entropy"),
+    # What makes a DTensor, leaves it, or goes back through a program.
+    "arange": _arange,
+    "full": _full,
+    "random_uniform": _random("rand"),
+    "random_normal": _random("randn"),
+    "to_local": form("{0}.to_local()"),
+    "from_local": _from_local,
+    "map_shards": _map_shards,
+    "item": _item,
+    "grad": form("torch.autograd.grad({0}, {1}, retain_graph=True)[0]"),
+}  # fmt: skip

@@ -1,0 +1,267 @@
+"""What would a script have to show? Of a judged case, the first fault of a framework, as data.
+
+Chooses and describes; knows no framework's lines. Refuses to show what no program of a user's
+own could: a count that only a record pins, a counter of ours, a plan that differs in mesh
+axes alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from adapters.answer import Answer, Observed
+from adapters.registry import framework_of
+from cases.arrays import Array, pack, unpack
+from cases.layout import local_shape, offset, ranges
+from cases.model import Case, Layout, Mesh, Tolerance
+from suites import aspects
+from suites.collectives import LOWERINGS
+from suites.judge import SHARD_MAP, findings
+from suites.truth import Truth, truth
+from suites.values import EXACT, difference
+from suites.verdict import ASPECTS, Finding, Verdict
+
+Check = Literal[
+    "ends", "full", "shards", "own shards", "offsets", "layout", "counts", "total", "mesh"
+]
+Counts = dict[str, int]
+
+# The checks in which the values of the inputs matter.
+BY_VALUE = ("ends", "full", "shards", "own shards")
+
+# What a count says comes after what a value says: it is a fault of speed at most.
+_LATE = ("collectives", "effects")
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One fault of one subject, and what is right instead.
+
+    ``step``: an input, a result or a mesh step, None for the whole program; ``full``: where
+    it is materialised. By ``check``, wanted is: "ends" an answer; "full" ``arrays[0]`` on every
+    rank; "shards" and "mesh" ``arrays`` by mesh position; "own shards" the slices that ``held``
+    of the framework's own full tensor; "offsets" ``offsets``, None for any; "layout"
+    ``layout``; "counts" one of ``counts``; "total" no more collectives than in ``counts[0]``.
+    ``mesh``: the one that the step's tensor lies on. ``wanted`` and ``got``: for people.
+    """
+
+    verdict: Verdict
+    check: Check
+    step: str | None
+    full: bool
+    observed: str
+    mesh: Mesh
+    seen: Observed | None = None
+    arrays: tuple[Array, ...] = ()
+    allowed: Tolerance = EXACT
+    held: tuple[tuple[tuple[int, int], ...], ...] = ()
+    offsets: tuple[tuple[int, ...] | None, ...] = ()
+    layout: Layout | None = None
+    counts: tuple[Counts, ...] = ()
+    others: tuple[Verdict, ...] = ()
+
+    @property
+    def exact(self) -> bool:
+        """Whether equal is what is asked, of things that are no NaN."""
+        bare = not self.allowed.rtol and not self.allowed.atol
+        return bare and not any(np.isnan(unpack(one).astype(complex)).any() for one in self._right)
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of what is wanted."""
+        return self._right[0].dtype
+
+    @property
+    def shaped(self) -> bool:
+        """Whether elements alone would not show the difference: dtypes, shapes, empty shards."""
+        seen = self.seen
+        return any(
+            0 in one.shape or (seen is not None and seen.dtype != one.dtype) for one in self._right
+        ) or (self.check == "full" and seen is not None and seen.shape != self._right[0].shape)
+
+    @property
+    def _right(self) -> tuple[Array, ...]:
+        return self.arrays or (self.seen.full if self.seen is not None else ())
+
+
+class NoScript(Exception):
+    """No script shows it; the text says why."""
+
+
+def faults(
+    case: Case, verdicts: Sequence[Verdict], answers: Mapping[str, Answer]
+) -> tuple[dict[str, Fault], dict[str, str]]:
+    """By framework: the first fault that a script can show; and where there is none, why.
+
+    Of failing verdicts before known ones, of values before counts, then in the order of the
+    steps, of `ASPECTS` and of the routes.
+    """
+    bad = [v for v in verdicts if v.verdict in ("divergence", "known")]
+    bad = [v for v in bad if not v.subject.startswith(SHARD_MAP)]
+    names = [given.name for given in case.question.inputs]
+    names += [step.result for step in case.question.steps]
+    place = {name: number for number, name in enumerate(names)}
+    subjects = list(answers)
+
+    def first(v: Verdict) -> tuple[bool, bool, int, int, int]:
+        step = place.get((v.step or "").removesuffix("/full"), -1)
+        order = ASPECTS.index(v.aspect), subjects.index(v.subject)
+        return (v.verdict == "known", v.aspect in _LATE, step, *order)
+
+    found: dict[str, Fault] = {}
+    missing: dict[str, str] = {}
+    if not bad:
+        return found, missing
+    right = truth(case)
+    seen = {subject: _findings(case, subject, answers, right) for subject in answers}
+    for verdict in sorted(bad, key=first):
+        framework = framework_of(verdict.subject)
+        if framework in found:
+            continue
+        try:
+            fault = _fault(case, verdict, seen[verdict.subject], answers, right)
+        except NoScript as error:
+            missing.setdefault(framework, f"{verdict.aspect}: {error}")
+            continue
+        others = tuple(v for v in bad if framework_of(v.subject) == framework and v is not verdict)
+        found[framework] = msgspec.structs.replace(fault, others=others)
+    return found, {name: why for name, why in missing.items() if name not in found}
+
+
+def _findings(
+    case: Case, subject: str, answers: Mapping[str, Answer], right: Truth
+) -> list[Finding]:
+    """What an answer gave rise to, with the kinds of divergence that verdicts leave out."""
+    torch = answers.get("torch")
+    doubt = frozenset() if torch is None else aspects.doubtful(case, torch, right)
+    return findings(case, answers[subject], torch, right, doubt)
+
+
+def _fault(
+    case: Case,
+    verdict: Verdict,
+    found: Sequence[Finding],
+    answers: Mapping[str, Answer],
+    right: Truth,
+) -> Fault:
+    def about(one: Finding | Verdict) -> tuple[str | None, str, str, str, str]:
+        return one.step, one.aspect, one.against, one.wanted, one.got
+
+    finding = next((one for one in found if about(one) == about(verdict) and one.observed), None)
+    if finding is None:
+        raise NoScript("a record or the ledger says otherwise, and no program can show that")
+    answer = answers[verdict.subject]
+    name = (verdict.step or "").removesuffix("/full")
+    mesh = aspects.mesh_of(case, name)
+    seen = next((one for one in answer.seen if one.name == name), None)
+    if seen is not None and seen.mesh is not None:
+        mesh = seen.mesh
+    fault = Fault(
+        verdict, "ends", name or None, (verdict.step or "").endswith("/full"), finding.observed,
+        mesh, seen,
+    )  # fmt: skip
+    kind = finding.observed.partition(": ")[0]
+    match kind:
+        case "crashed":
+            # A process that died left no word of the step.
+            return msgspec.structs.replace(fault, step=None, full=False)
+        case "refused" | "hung":
+            return fault
+        case "plan" | "rule" | "wrong count":
+            return _counted(case, fault, finding)
+        case "layout":
+            return msgspec.structs.replace(
+                fault, check="layout", layout=_layout(case, name, verdict, answers)
+            )
+        case "wrong offset":
+            assert seen is not None
+            stated = case.expectation.offsets.get(name)
+            offsets = stated if verdict.aspect == "shards" else _offsets(mesh, seen)
+            return msgspec.structs.replace(fault, check="offsets", offsets=offsets or ())
+        case "wrong value" | "wrong shard" | "ranks differ":
+            return _valued(case, fault, answers, right)
+    raise NoScript(f"{finding.observed} is no user's to see")
+
+
+def _valued(case: Case, fault: Fault, answers: Mapping[str, Answer], right: Truth) -> Fault:
+    """What is wrong of a value: the full tensor, else a shard, else both against one another."""
+    replace = msgspec.structs.replace
+    name, verdict, seen = fault.step or "", fault.verdict, fault.seen
+    if verdict.aspect == "meshes":
+        return replace(fault, check="mesh", arrays=case.expectation.meshes[name])
+    assert seen is not None
+    allowed = right.allowed.get(name, EXACT)
+    if verdict.aspect == "shards":
+        if verdict.against == "reference":
+            return replace(fault, check="shards", arrays=case.expectation.shards[name])
+        theirs = answers[verdict.against][name].shards or ()
+        whole = tuple(one for one in theirs if one is not None)
+        if len(whole) < fault.mesh.size:
+            raise NoScript("not every device's shard is there to hold against")
+        return replace(fault, check="shards", arrays=whole, allowed=aspects.twice(allowed))
+    wanted = None if name in right.own else right.values.get(name)
+    if wanted is not None and any(difference(wanted, full, allowed) for full in seen.full):
+        return replace(fault, check="full", arrays=(wanted,), allowed=allowed)
+    layout = seen.layout
+    if not isinstance(layout, Layout) or layout.partial or seen.disagreements:
+        raise NoScript("what ranks say of themselves, or addends that do not add up")
+    held = ranges(fault.mesh, layout, seen.shape)
+    if wanted is not None:
+        value = unpack(wanted)
+        cut = tuple(pack(value[tuple(slice(*span) for span in spans)]) for spans in held)
+        pairs = zip(cut, seen.shards or (), strict=False)
+        if any(got is not None and difference(own, got, allowed) for own, got in pairs):
+            return replace(fault, check="shards", arrays=cut, allowed=allowed)
+    return replace(fault, check="own shards", held=held)
+
+
+def _offsets(mesh: Mesh, seen: Observed) -> tuple[tuple[int, ...] | None, ...]:
+    """Where each shard begins by the layout reported; None where it holds nothing."""
+    assert isinstance(seen.layout, Layout)
+    held = ranges(mesh, seen.layout, seen.shape)
+    return tuple(None if 0 in local_shape(spans) else offset(spans) for spans in held)
+
+
+def _layout(case: Case, name: str, verdict: Verdict, answers: Mapping[str, Answer]) -> Layout:
+    """The layout that is held against: what was asked, or what the other subject has."""
+    asked = {step.result: step.to for step in case.question.steps if step.to is not None}
+    asked |= {given.name: given.layout for given in case.question.inputs}
+    asked |= case.expectation.layouts
+    wanted = (
+        asked[name] if verdict.against == "reference" else answers[verdict.against][name].layout
+    )
+    if not isinstance(wanted, Layout):
+        raise NoScript("a layout that this framework has no words for")
+    return wanted
+
+
+def _counted(case: Case, fault: Fault, finding: Finding) -> Fault:
+    wanted, got = _kinds(finding.wanted), _kinds(finding.got)
+    if finding.observed == "plan: more than suffices":
+        return msgspec.structs.replace(fault, check="total", counts=(wanted,))
+    forms = [wanted]
+    if not finding.observed.startswith("wrong"):
+        # A lowering rule would agree, and so would one collective over several axes.
+        for _, kind, instead in LOWERINGS.get(framework_of(fault.verdict.subject), ()):
+            forms.append(_kinds(finding.wanted.replace(kind, instead)))
+        forms += [dict.fromkeys(one, 1) for one in forms]
+    forms = [one for at, one in enumerate(forms) if one not in forms[:at]]
+    if got == wanted:
+        raise NoScript("the kinds are those wanted, over other mesh axes")
+    counts = tuple(one for one in forms if one != got)
+    return msgspec.structs.replace(fault, check="counts", counts=counts)
+
+
+def _kinds(text: str) -> Counts:
+    """How many of each kind, of collectives as `suites.collectives.say` writes them."""
+    total: Counter[str] = Counter()
+    for one in re.sub(r"\(.*?\)", "", text).split(", "):
+        number, _, kind = one.rpartition(" ")
+        if kind != "none":
+            total[kind] += int(number or 1)
+    return dict(total)

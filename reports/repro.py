@@ -1,0 +1,74 @@
+"""Which scripts does a run leave behind? One per case and framework, for what fails or is known.
+
+A plugin of pytest's that `conftest` registers, with `write` beneath it. Chooses no fault and
+knows no framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from adapters.answer import Answer
+from cases.model import Case, slug
+from reports import script_jax, script_torch
+from reports.faults import Fault, NoScript, faults
+from suites.verdict import Verdict
+
+SCRIPTS: dict[str, Callable[[Case, Fault], str]] = {
+    "torch": script_torch.script,
+    "jax": script_jax.script,
+}
+_SENT = "shard_parity_scripts"
+
+
+def texts(
+    case: Case, verdicts: Sequence[Verdict], answers: Mapping[str, Answer]
+) -> tuple[dict[str, str], list[str]]:
+    """The scripts of a case by file name, and for a framework without one a sentence that says why."""
+    found, missing = faults(case, verdicts, answers)
+    made = {}
+    for framework, fault in found.items():
+        try:
+            made[f"{slug(case.id)}_{framework}.py"] = SCRIPTS[framework](case, fault)
+        except NoScript as error:
+            missing[framework] = str(error)
+    return made, [f"{case.id}, {name}: {why}" for name, why in missing.items()]
+
+
+class Repro:
+    """Writes into ``folder`` what `texts` gives, and tells how much; lives as long as a run.
+
+    Under pytest-xdist each process writes for its own items, and the first tells of all.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.written: list[str] = []
+        self.missing: list[str] = []
+
+    def write(
+        self, report: Any, case: Case, verdicts: Sequence[Verdict], answers: Mapping[str, Answer]
+    ) -> None:
+        """Write the scripts of an item, and send their names along with its report."""
+        made, missing = texts(case, verdicts, answers)
+        if made:
+            self.folder.mkdir(exist_ok=True)
+        for name, text in made.items():
+            (self.folder / name).write_text(text)
+        setattr(report, _SENT, [list(made), missing])
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Keep the names that came with a report."""
+        written, missing = getattr(report, _SENT, ([], []))
+        self.written += written
+        self.missing += missing
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """How many scripts there are, where, and of what there is none."""
+        terminalreporter.section("scripts")
+        count = f"{len(self.written):,} script{'' if len(self.written) == 1 else 's'}"
+        terminalreporter.write_line(f"{count} in {self.folder}" if self.written else "no scripts")
+        for line in sorted(self.missing):
+            terminalreporter.write_line(f"none for {line}")

@@ -1,0 +1,253 @@
+"""How does plain JAX show a fault? A script on as many CPU devices as the meshes need.
+
+The lines that make meshes, inputs and steps are those of the adapter. Knows no jax: it is
+text here.
+"""
+
+from __future__ import annotations
+
+from adapters.jax_xla import lines
+from adapters.jax_xla.attempt import Stopped
+from adapters.jax_xla.lines import Route
+from cases.arrays import Array
+from cases.model import Case, Input, Question
+from cases.notation import NotationError, to_spec
+from reports.faults import BY_VALUE, Fault, NoScript
+from reports.head import block, bounds, head, imports, reason
+from reports.literals import literal, plain, shifted
+
+_STANDARD = ("import base64", "import collections", "import os", "import re", "import sys",
+             "import zlib")  # fmt: skip
+_KINDS = "all-gather|all-reduce|reduce-scatter|all-to-all|collective-permute"
+# Merges all-reduces late, and counts are of what the partitioner put in.
+_OPTIONS = "{'xla_disable_hlo_passes': 'cpu-all-reduce-combiner'}"
+# What a script calls its own things.
+_OWN = {"wanted", "got", "same", "whole", "text", "kinds", "program", "spots", "error"}
+
+
+def script(case: Case, fault: Fault) -> str:
+    """The text of the script.
+
+    Raises:
+        NoScript: JAX has no such layout, or a name is in the way.
+    """
+    question = case.question
+    made = (*question.inputs, *question.steps)
+    names = {lines.variable(getattr(one, "name", getattr(one, "result", ""))) for one in made}
+    if taken := sorted(names & _OWN):
+        raise NoScript(f"the case has the name {taken[0]}, which the script needs")
+    route: Route = "jit" if fault.verdict.subject == "jax/jit" else "explicit"
+    try:
+        meshes = [
+            lines.mesh_line(mesh, name, route)
+            for mesh, name in lines.mesh_variables(question).items()
+        ]
+        program = _inputs(question, fault, route)
+        program += _jit(question, fault) if route == "jit" else _explicit(question, fault)
+        program += _verdict(case, fault, route)
+    except (Stopped, NotationError) as error:
+        raise NoScript(str(error)) from None
+    body = [
+        *block(meshes, 0),
+        *(["print('wanted an answer, got this:', flush=True)"] if _crashes(fault) else []),
+        "try:",
+        *block(program, 4),
+        "except Exception as error:",
+        "    same, wanted, got = False, 'an answer', repr(error)[:300]",
+        "print(f'wanted {wanted}\\ngot    {got}')",
+        "sys.exit(not same)",
+    ]
+    text = "\n".join(body)
+    standard = imports(_STANDARD, text + "\nos.environ")
+    return "\n".join([
+        *head(case, fault, "python FILE"),
+        "import " + ", ".join(one.removeprefix("import ") for one in standard),
+        "os.environ['JAX_PLATFORMS'] = 'cpu'",
+        f"os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count={_devices(question)}'",
+        *imports(lines.IMPORTS, text + "\njax"),
+        "",
+        "jax.config.update('jax_enable_x64', True)",
+        *body,
+    ]) + "\n"  # fmt: skip
+
+
+def _devices(question: Question) -> int:
+    meshes = [question.mesh, *(given.mesh for given in question.inputs if given.mesh)]
+    return max(max(mesh.devices) for mesh in meshes) + 1
+
+
+def _crashes(fault: Fault) -> bool:
+    return fault.observed == "crashed"
+
+
+def _inputs(question: Question, fault: Fault, route: Route) -> list[str]:
+    """The lines that place the inputs, up to the one at fault."""
+    called, on = lines.mesh_variables(question), lines.meshes(question)
+    found = []
+    for given in question.inputs:
+        line = lines.input_line(given, called[on[given.name]], route == "jit")
+        arrays = _arrays(given, route)
+        shown = arrays if fault.check in BY_VALUE else plain(arrays)
+        if len(shown) > 1 and (moved := shifted(shown, "np")) is not None:
+            parts = ", ".join(map(lines.array_text, arrays))
+            line = line.replace(f"[{parts}]", f"[{moved[0]} + n for n in {moved[1]}]")
+        for array, one in zip(arrays, shown):
+            line = line.replace(lines.array_text(array), literal(one, "np"))
+        found.append(line)
+        if given.name == fault.step:
+            break
+    return found
+
+
+def _arrays(given: Input, route: Route) -> tuple[Array, ...]:
+    """The arrays of an input, as its line has them."""
+    if given.per_device is None:
+        return () if given.value is None else (given.value,)
+    lead = (1,) * (len(given.layout.partial) if route == "jit" else 0)
+    return tuple(Array(one.dtype, lead + one.shape, one.data) for one in given.per_device)
+
+
+def _jit(question: Question, fault: Fault) -> list[str]:
+    """The whole program as one, which gives what the case checks."""
+    if fault.step in {given.name for given in question.inputs} or not question.steps:
+        return []
+    inside = [one for given in question.inputs for one in lines.reduce_lines(given)]
+    for step in question.steps:
+        inside += lines.step_lines(question, step, "jit")
+    results = [step.result for step in question.steps if step.result in question.check]
+    given = ", ".join(lines.variable(one.name) for one in question.inputs)
+    out = ", ".join(map(lines.variable, results))
+    head = ["@jax.jit", f"def program({given}):", *(f"    {one}" for one in inside),
+            f"    return {out}"]  # fmt: skip
+    if fault.check in ("counts", "total"):
+        return [*head, f"text = program.lower({given}).compile({_OPTIONS}).as_text()"]
+    return [*head, f"{out} = program({given})"]
+
+
+def _explicit(question: Question, fault: Fault) -> list[str]:
+    """Each step in a program of its own, up to the one at fault."""
+    found: list[str] = []
+    if fault.step in {given.name for given in question.inputs}:
+        return found
+    counted = fault.check in ("counts", "total")
+    if counted and fault.step is None:
+        raise NoScript("counts of several programs together")
+    for step in question.steps:
+        last = step.result == fault.step
+        if last and counted and step.op == "grad":
+            raise NoScript("what a gradient fires beside the forward ops that run with it")
+        *inside, line = lines.step_lines(question, step, "explicit")
+        names = ", ".join(map(lines.variable, lines.used(question, step)))
+        name, _, value = line.partition(" = ")
+        program = f"lambda {names}: {value}" if names else f"lambda: {value}"
+        if inside:
+            found += [f"def program({names}):", *(f"    {one}" for one in (*inside, line)),
+                      f"    return {name}"]  # fmt: skip
+            program = "program"  # a gradient's function has lines of its own
+        if last and counted and not fault.full:
+            found += [f"program = jax.jit({program})",
+                      f"text = program.lower({names}).compile({_OPTIONS}).as_text()"]  # fmt: skip
+        else:
+            found.append(f"{name} = jax.jit({program})({names})")
+        if last:
+            break
+    return found
+
+
+def _verdict(case: Case, fault: Fault, route: Route) -> list[str]:
+    """The lines that hold what came against what is right."""
+    y = lines.variable(fault.step or "")
+    mesh = lines.mesh_variables(case.question).get(fault.mesh, "mesh")
+    whole = f"NamedSharding({mesh}, P())"
+    gather = f"jax.jit(lambda {y}: jax.sharding.reshard({y}, {whole}))"
+    full = f"np.asarray({y if route == 'jit' else f'{gather}({y})'})"
+    match fault.check:
+        case "ends":
+            end = [full] if fault.full else []
+            if _crashes(fault) and route == "explicit":
+                # Whether it died in a step or in what was done with its result is not known.
+                names = [lines.variable(one) for one in case.question.check]
+                end = [
+                    f"for one in ({', '.join(names)},):",
+                    f"    jax.jit(lambda one: jax.sharding.reshard(one, {whole}))(one)",
+                ]
+            return [*end, "same, wanted, got = True, 'an answer', 'an answer'"]
+        case "counts" | "total":
+            lower = f"text = program.lower({y}).compile({_OPTIONS}).as_text()"
+            return [*([f"program = {gather}", lower] if fault.full else []), *_counts(fault)]
+        case "full":
+            wanted = literal(fault.arrays[0], "np")
+            return [f"wanted, got = {wanted}, {full}", *_same(fault, "wanted", "got"),
+                    f"wanted, got = {_told(fault, 'wanted')}, {_told(fault, 'got')}"]  # fmt: skip
+        case "layout":
+            assert fault.layout is not None
+            spec = to_spec(fault.layout)
+            if fault.layout.partial:
+                # An Auto mesh has no sharding that owes anything to compare with.
+                return [f"wanted, got = {spec}, {y}.sharding.spec", "same = got == wanted"]
+            return [
+                f"wanted, got = NamedSharding({mesh}, {spec}), {y}.sharding",
+                f"same = got.is_equivalent_to(wanted, {y}.ndim) and not got.spec.unreduced",
+                "wanted, got = wanted.spec, got.spec",
+            ]
+        case "mesh":
+            raise NoScript("meshes that JAX does not derive")
+    return [
+        f"spots = list({mesh}.devices.flat)",
+        f"got = sorted({y}.addressable_shards, key=lambda one: spots.index(one.device))",
+        *_shards(fault, full),
+    ]
+
+
+def _shards(fault: Fault, full: str) -> list[str]:
+    """Device by device, in the order of the mesh."""
+    if fault.check == "offsets":
+        return [
+            "got = [tuple(index.start or 0 for index in one.index) for one in got]",
+            f"wanted = {list(fault.offsets)}",
+            "same = all(one in (None, other) for one, other in zip(wanted, got))",
+        ]
+    found = ["got = [np.asarray(one.data) for one in got]"]
+    if fault.check == "shards":
+        found.append(f"wanted = [{', '.join(literal(one, 'np') for one in fault.arrays)}]")
+    else:
+        slices = ", ".join(
+            f"({''.join(f'slice({start}, {stop}), ' for start, stop in spans)})"
+            for spans in fault.held
+        )
+        # Sound or not: each shard against the slice of the same array's own global value.
+        found += [f"whole = {full}", f"wanted = [whole[spans] for spans in [{slices}]]"]
+    return [
+        *found, *_same(fault, "one", "other", "all", " for one, other in zip(wanted, got))"),
+        f"wanted, got = ([{_told(fault, 'one')} for one in all_] for all_ in (wanted, got))",
+    ]  # fmt: skip
+
+
+def _same(fault: Fault, one: str, other: str, every: str = "", pairs: str = "") -> list[str]:
+    close = f"np.array_equal({other}, {one})"
+    if not fault.exact:
+        wide = "np.complex128" if fault.dtype.startswith("complex") else "np.float64"
+        close = (
+            f"np.allclose({other}.astype({wide}), {one}.astype({wide}), {bounds(fault.allowed)})"
+        )
+    alike = f"({other}.dtype, {other}.shape) == ({one}.dtype, {one}.shape)"
+    text = f"{alike} and {close}"
+    return [*reason(fault.allowed), f"same = {f'{every}({text}{pairs}' if every else text}"]
+
+
+def _told(fault: Fault, name: str) -> str:
+    return f"({name}.dtype, {name}.shape, {name}.tolist())" if fault.shaped else f"{name}.tolist()"
+
+
+def _counts(fault: Fault) -> list[str]:
+    forms = fault.counts
+    wanted: object = forms[0] if len(forms) == 1 else list(forms)
+    test = "got == wanted" if len(forms) == 1 else "got in wanted"
+    if fault.check == "total":
+        test = "sum(got.values()) <= sum(wanted.values())"
+    return [
+        f"kinds = {_KINDS!r}",
+        r"got = dict(collections.Counter(re.findall(rf' ({kinds})(?:-start)?\(', text)))",
+        f"wanted = {wanted}",
+        f"same = {test}",
+    ]
