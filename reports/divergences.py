@@ -39,8 +39,8 @@ def page() -> str:
     lines = [
         "# Known divergences",
         "",
-        "Written by `python -m reports.divergences` from the ledger, `cases/divergences.toml`, and the"
-        f" records of {frameworks()}; do not edit.",
+        "Written by `python -m reports.divergences` from the ledger, `cases/divergences.toml`, and"
+        f" the records of {frameworks()}; do not edit.",
         "",
         "Each fails the suite when it stops being true. The smallest case of each can be had as a"
         " stand-alone script: `pytest -k CASE --repro=out/`.",

@@ -17,7 +17,7 @@ import msgspec
 
 from cases.catalogue import family
 from cases.model import slug
-from reports.judged import OUTCOMES, ROUTES, counted, frameworks, judged, outcome
+from reports.judged import OUTCOMES, ROUTES, Outcome, counted, frameworks, judged, outcome
 from suites.sources import RECORDS
 from suites.verdict import Verdict
 
@@ -73,9 +73,9 @@ def page() -> str:
         "",
         "Written by `python -m reports.operators`; do not edit.",
         "",
-        "An op is *sound* in a case where its result is right and its shards are those of the layout"
-        " that the framework reports; *wrong* where a value or a shard is not, with nothing said;"
-        " it *refuses* where the framework raises, *hangs* where ranks wait for ever, *crashes*"
+        "An op is *sound* in a case where its result is right and its shards are those of the"
+        " layout that the framework reports; *wrong* where a value or a shard is not, with nothing"
+        " said; it *refuses* where the framework raises, *hangs* where ranks wait for ever, *crashes*"
         " where a process dies. *unsupported* is what a release or a route has no form for."
         " Which collectives were fired is judged beside, and is in `--verdicts`.",
         "",
@@ -117,7 +117,7 @@ def _total(kinds: Mapping[str, Mapping[str, Counts]]) -> int:
     return sum(sum(routes["torch"].values()) for routes in kinds.values())
 
 
-def _some(counts: Mapping[str, int]) -> Counts:
+def _some(counts: Mapping[Outcome, int]) -> Counts:
     return {word: number for word, number in counts.items() if number}
 
 

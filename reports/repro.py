@@ -26,7 +26,7 @@ _SENT = "shard_parity_scripts"
 def texts(
     case: Case, verdicts: Sequence[Verdict], answers: Mapping[str, Answer]
 ) -> tuple[dict[str, str], list[str]]:
-    """The scripts of a case by file name, and for a framework without one a sentence that says why."""
+    """The scripts of a case by file name; for a framework that has none, a sentence why."""
     found, missing = faults(case, verdicts, answers)
     made = {}
     for framework, fault in found.items():

@@ -114,9 +114,7 @@ def recorded(case: Case) -> dict[str, Answer]:
 
 def releases() -> dict[str, str]:
     """The release of each framework that those records are of, local tags left out."""
-    return {
-        name: Version(kept.header.release).public for name, kept in zip(FRAMEWORKS, _records())
-    }
+    return {name: Version(kept.header.release).public for name, kept in zip(FRAMEWORKS, _records())}
 
 
 def main(patterns: list[str]) -> list[str]:

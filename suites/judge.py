@@ -268,7 +268,8 @@ def _fits(entry: Entry, case: Case, finding: Finding) -> bool:
 
 def _gone(entry: Entry) -> Finding:
     return Finding(
-        next(iter(entry.cases.step), None), entry.aspect, "reference", "divergence", "no longer holds",
+        next(iter(entry.cases.step), None), entry.aspect, "reference", "divergence",
+        "no longer holds",
         f"{entry.observed}, as ledger entry {entry.id} says", "no such thing",
         f"remove {entry.id} from the ledger, or bound its range of versions or cases",
     )  # fmt: skip

@@ -211,11 +211,10 @@ def _check_options(config: pytest.Config) -> None:
         ):
             raise pytest.UsageError(f"{name}: found {path}, wanted a file in a folder that exists")
     folder = option("--repro")
-    if folder and not os.path.isdir(folder):
-        if os.path.lexists(folder) or not Path(folder).parent.is_dir():
-            raise pytest.UsageError(
-                f"--repro: found {folder}, wanted a folder, or one to be made in a folder that exists"
-            )
+    fresh = folder and not os.path.lexists(folder) and Path(folder).parent.is_dir()
+    if folder and not os.path.isdir(folder) and not fresh:
+        wanted = "a folder, or a new one in a folder that exists"
+        raise pytest.UsageError(f"--repro: found {folder}, wanted {wanted}")
 
 
 def _check_recording(config: pytest.Config) -> None:

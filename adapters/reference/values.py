@@ -126,7 +126,7 @@ def _of(
 ) -> Callable[[Value], Value]:
     """The result called ``name`` as a function of one input, all real numbers in float64."""
     steps = needed(question, name, by)
-    fixed = {one: wide(value) for one, value in values.items()}
+    fixed: dict[str, Value] = {one: wide(value) for one, value in values.items()}
 
     def function(moved: Value) -> Value:
         found = {**fixed, by: moved}

@@ -76,7 +76,7 @@ def two_axes(sample: Sample, exhaustive: bool, number: int) -> list[Row]:
     """Rows of two placements per operand, in which every two placements meet; by default one."""
     own = [placements(one) for one in tensors(sample)]
     columns = [choices for choices in own for _ in range(2)]
-    rows = [tuple(zip(row[::2], row[1::2])) for row in covering(*columns)]
+    rows: list[Row] = [tuple(zip(row[::2], row[1::2])) for row in covering(*columns)]
     if exhaustive:
         return rows
     split = [row for row in rows if any(place != "R" for pair in row for place in pair)]
@@ -86,7 +86,7 @@ def two_axes(sample: Sample, exhaustive: bool, number: int) -> list[Row]:
 def _cut(sample: Sample, exhaustive: bool) -> list[Row]:
     """Rows with shards of the first dim, where that is the one resized."""
     first = [one.shape[:1] == (8,) for one in tensors(sample)]
-    rows = [tuple(("S(0)" if one else "R",) for one in first)]
+    rows: list[Row] = [tuple(("S(0)" if one else "R",) for one in first)]
     if exhaustive and sum(first) > 1:
         rows.append(tuple(("S(0)" if at == 0 else "R",) for at in range(len(first))))
     return rows if any(first) else []

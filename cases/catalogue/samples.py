@@ -29,7 +29,7 @@ class Operand(msgspec.Struct, frozen=True):
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One way of calling an op. ``name`` is the op's, with a word for the way where there are several.
+    """One way of calling an op. ``name``: the op's, with a word for the way where there are more.
 
     ``operands``: tensors and numbers, in the order of the op's arguments. ``resizes``: it means
     something with another first dim too, for uneven and empty shards (see `resized`).
@@ -153,7 +153,8 @@ _POINTWISE = (
     _one("remainder.number", _W, 3),
     _one("greater.number", _X, 0.5),
     _one("equal.number", _W, 2),
-    *_all("negative abs square sign sin cos tanh sigmoid erf relu gelu silu softplus exp expm1", _X),
+    *_all("negative abs square sign sin cos tanh sigmoid erf relu gelu silu softplus", _X),
+    *_all("exp expm1", _X),
     *_all("floor ceil round reciprocal isfinite", _X),
     *_all("log sqrt rsqrt log1p", Operand((8, 4), "positive")),
     _one("isnan", Operand((8, 4), "holes")),
@@ -207,7 +208,8 @@ _CONTRACTIONS = (
     _fixed("conv1d", Operand((4, 4, 8)), Operand((4, 4, 3), "other")),
     _fixed("conv1d.padded", Operand((4, 4, 8)), Operand((4, 4, 3), "other"), padding=1),
     _fixed("conv2d", Operand((4, 4, 4, 4), "whole"), Operand((4, 4, 2, 2), "few")),
-    _fixed("conv2d.strided", Operand((4, 2, 4, 8), "whole"), Operand((4, 2, 2, 2), "few"), stride=2),
+    _fixed("conv2d.strided", Operand((4, 2, 4, 8), "whole"), Operand((4, 2, 2, 2), "few"),
+           stride=2),
     _fixed("scaled_dot_product_attention", *_QKV),
     _fixed("scaled_dot_product_attention.causal", *_QKV, causal=True),
 )  # fmt: skip
@@ -245,30 +247,33 @@ _SHAPES = (
 )  # fmt: skip
 
 _I4 = Operand((4,), "distinct 8", "int64")
+_B4 = Operand((4,), "below 4", "int64")
+_V = Operand((4, 4), "other")
+_AT_3, _AT_7 = (Operand((), f"start {at}", "int64") for at in (3, 7))
 
 _INDEXING = (
     _fixed("take", _X, _I4, axis=0),
-    _one("take.columns", _X, Operand((4,), "below 4", "int64"), axis=1),
+    _one("take.columns", _X, _B4, axis=1),
     _one("take_along_axis", _X, Operand((8, 4), "below 4", "int64"), axis=1),
     _fixed("take_along_axis.rows", _X, Operand((8, 4), "below 8", "int64"), axis=0),
     _one("scatter", _X, Operand((8, 1), "below 4", "int64"), Operand((8, 1), "other"), axis=1),
     _fixed("scatter_add", _X, Operand((8, 4), "below 8", "int64"), _Y, axis=0),
-    _fixed("scatter_rows", _X, _I4, Operand((4, 4), "other"), axis=0),
-    _fixed("scatter_add_rows", _X, Operand((4,), "below 4", "int64"), Operand((4, 4), "other"), axis=0),
-    _fixed("index_put", _X, Operand((4,), "other"), _I4, Operand((4,), "below 4", "int64")),
+    _fixed("scatter_rows", _X, _I4, _V, axis=0),
+    _fixed("scatter_add_rows", _X, _B4, _V, axis=0),
+    _fixed("index_put", _X, Operand((4,), "other"), _I4, _B4),
     _one("masked_fill", _X, _C, value=-2),
     _fixed("embedding", Operand((8,), "below 8", "int64"), Operand((8, 4))),
     _fixed("embedding.padding", Operand((8,), "below 8", "int64"), Operand((8, 4)), padding_row=2),
     _one("one_hot", Operand((8,), "below 4", "int64"), classes=4),
-    _fixed("dynamic_slice", _X, Operand((), "start 3", "int64"), axis=0, size=4),
-    _fixed("dynamic_slice.clamped", _X, Operand((), "start 7", "int64"), axis=0, size=4),
-    _fixed("dynamic_update_slice", _X, Operand((4, 4), "other"), Operand((), "start 3", "int64"), axis=0),
-    _fixed("dynamic_update_slice.clamped", _X, Operand((4, 4), "other"), Operand((), "start 7", "int64"), axis=0),
-    _fixed("set_slice", _X, Operand((4, 4), "other"), axis=0, start=2, stop=6),
-    _fixed("set_slice.step", _X, Operand((4, 4), "other"), axis=0, start=0, stop=8, step=2),
+    _fixed("dynamic_slice", _X, _AT_3, axis=0, size=4),
+    _fixed("dynamic_slice.clamped", _X, _AT_7, axis=0, size=4),
+    _fixed("dynamic_update_slice", _X, _V, _AT_3, axis=0),
+    _fixed("dynamic_update_slice.clamped", _X, _V, _AT_7, axis=0),
+    _fixed("set_slice", _X, _V, axis=0, start=2, stop=6),
+    _fixed("set_slice.step", _X, _V, axis=0, start=0, stop=8, step=2),
     _fixed("set_slice.value", _X, axis=0, start=1, stop=7, value=-1),
     _one("set_slice.columns", _X, axis=1, start=1, stop=3, value=-1),
-    _fixed("assign_slice", _X, Operand((4, 4), "other"), axis=0, start=2, stop=6),
+    _fixed("assign_slice", _X, _V, axis=0, start=2, stop=6),
     _one("assign_slice.columns", _X, Operand((8, 2), "other"), axis=1, start=1, stop=3),
     _fixed("assign_slice.value", _X, axis=0, start=1, stop=7, value=-1),
     *_all("inplace_add inplace_subtract inplace_multiply", _X, _Y),

@@ -7,6 +7,7 @@ whose kind it is of; `KINDS` says which cases of other families are of that kind
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -83,9 +84,10 @@ KINDS: dict[str, Kind] = {
          "topk_*-x4-*"),
     ),
     "writing": Kind(
-        ("public/dtensor/T27", "public/jax/J07", "public/jax/J08", "public/jax/J36", "public/jax/E8"),
+        ("public/dtensor/T27", "public/jax/J07", "public/jax/J08", "public/jax/J36",
+         "public/jax/E8"),
         "writing at positions into what is split",
-        ("index_put*", "scatter*", "set_slice*", "masked_fill*"),
+        ("index_put*", "scatter*", "set_slice*", "assign_slice*", "masked_fill*"),
     ),
     "empty": Kind(("public/dtensor/T31",), "an op meets an empty shard", ("*-n5",)),
     "uneven": Kind(
@@ -95,11 +97,13 @@ KINDS: dict[str, Kind] = {
     "irregular": Kind(("public/dtensor/T33",), "shards whose sizes are no chunks"),
     "mapped": Kind(("public/dtensor/T34",), "a function mapped over uneven shards"),
     "order": Kind(
-        ("public/dtensor/T38", "public/dtensor/T39"), "axes split a dim in another order than the mesh's",
+        ("public/dtensor/T38", "public/dtensor/T39"),
+        "axes split a dim in another order than the mesh's",
         ("a2.b2-s0f2*", "a2.b2-s1f2*"),
     ),
     "devices": Kind(
-        ("public/dtensor/T41", "public/jax/M1", "public/jax/M3"), "a mesh whose devices are not in order",
+        ("public/dtensor/T41", "public/jax/M1", "public/jax/M3"),
+        "a mesh whose devices are not in order",
         ("x4-d*",),
     ),
     "relabel": Kind(("public/dtensor/T43",), "one pending reduction made another"),
@@ -254,8 +258,8 @@ def _local() -> Iterator[Table]:
 def _regroup() -> Iterator[Table]:
     for shape, target in (
         ([6, 2], [12]), ([5, 2], [10]), ([7, 2], [14]), ([3, 4], [12]), ([2, 6], [12]),
-        ([1, 2], [1, 2]), ([1, 2], [2]), ([8], [2, 4]), ([8], [4, 2]), ([12], [3, 4]), ([6], [6, 1]),
-        ([6], [2, 3]), ([4, 4], [2, 8]), ([8, 4], [2, 2, 8]),
+        ([1, 2], [1, 2]), ([1, 2], [2]), ([8], [2, 4]), ([8], [4, 2]), ([12], [3, 4]),
+        ([6], [6, 1]), ([6], [2, 3]), ([4, 4], [2, 8]), ([8, 4], [2, 2, 8]),
     ):  # fmt: skip
         for dim in range(len(shape)):
             names = "x".join(map(str, shape)), "x".join(map(str, target))
@@ -394,7 +398,7 @@ def _random() -> Iterator[Table]:
         (("R", "S(0)"), ("R", "S(1)"), ("S(0)", "S(1)"), ("S(0)", "S(0)")),
     ):
         yield {
-            "id": f"{op.removeprefix('random_')}-{one}-{other}".lower().replace("(", "").replace(")", ""),
+            "id": re.sub(r"[()]", "", f"{op.removeprefix('random_')}-{one}-{other}".lower()),
             "program": [
                 f"p = {op}(shape=[8, 4], seed=3, placements=['{one}'])",
                 f"q = {op}(shape=[8, 4], seed=3, placements=['{other}'])",
@@ -474,7 +478,7 @@ def _state() -> Iterator[Table]:
         for when in ("", "v"):
             yield {
                 "id": f"{word}-{'after' if when else 'before'}", "mesh": mesh,
-                "inputs": {"v": _x([4, 4], ["S(0)", "S(0)"] if word == "gather" else ["S(0)", "S(1)"])},
+                "inputs": {"v": _x([4, 4], ["S(0)", "S(0)" if word == "gather" else "S(1)"])},
                 "mesh_steps": [["ab", "mesh_flatten", ["a", "b"], {"after": when}]],
                 "program": [f"r = {text}"], "check": ["r"],
             }  # fmt: skip

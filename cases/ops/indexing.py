@@ -57,7 +57,7 @@ def _scatter_add(x: Value, i: Value, v: Value, axis: Param) -> Value:
     if i.shape != v.shape:
         raise ValueError("indices and values of one shape")
     out = x.copy()
-    where = list(np.indices(i.shape))
+    where: list[Value] = list(np.indices(i.shape))
     where[at] = _within(i, x.shape[at])
     np.add.at(out, tuple(where), v)
     return out

@@ -70,7 +70,7 @@ def _distance(x: Value, y: Value) -> Value:
 
 def _huber(x: Value, y: Value, delta: float = 1.0) -> Value:
     off = np.abs(x - y)
-    return np.where(off < delta, 0.5 * off**2, delta * (off - 0.5 * delta))
+    return np.asarray(np.where(off < delta, 0.5 * off**2, delta * (off - 0.5 * delta)))
 
 
 def _smooth(x: Value, y: Value, beta: float = 1.0) -> Value:

@@ -13,13 +13,14 @@ from cases.model import Param
 from cases.ops import labels
 from cases.ops.row import ANY, SUM_LIKE, Op, Value, floats, is_narrow, rounded, wide
 
+_APPROXIMATE = "libraries approximate it to a few roundings"
 _EXP = "an exponential multiplies the error of its argument by the argument"
 
 
-def _unary(name: str, function: Callable[..., Any], *, grads: bool = True, **about: Any) -> Op:
+def _unary(name: str, function: Callable[..., Any], **about: Any) -> Op:
     """A function of real numbers, done in float64 and rounded once."""
-    return Op(name, "pointwise", ("x",), rounded(function), labels=labels.same,
-              grads=(0,) if grads else (), **about)  # fmt: skip
+    return Op(name, "pointwise", ("x",), rounded(function), labels=labels.same, grads=(0,),
+              **{"why": _APPROXIMATE, **about})  # fmt: skip
 
 
 def _plain(name: str, function: Callable[..., Any], **about: Any) -> Op:
@@ -61,7 +62,8 @@ def _astype(x: Value, dtype: str) -> Value:
 def _clip(x: Value, min: Param = None, max: Param = None) -> Value:
     if min is None and max is None:
         raise ValueError("clip with min, max or both")
-    return np.clip(x, min, max)  # type: ignore[call-overload,no-any-return]
+    out: Value = np.clip(x, min, max)  # type: ignore[arg-type]
+    return out
 
 
 def _remainder(x: Any, y: Any) -> Value:
@@ -72,7 +74,7 @@ def _remainder(x: Any, y: Any) -> Value:
 def _where(c: Value, x: Any, y: Any) -> Value:
     if c.dtype != np.bool_:
         raise TypeError(f"takes a boolean condition, not {c.dtype.name}")
-    out = np.where(c, x, y)
+    out: Value = np.where(c, x, y)
     arrays = [one for one in (x, y) if isinstance(one, np.ndarray | np.generic)]
     return out if len(arrays) != 1 else out.astype(np.result_type(*arrays))
 
@@ -89,15 +91,16 @@ ROWS = (
     _binary("add", np.add, linear=SUM_LIKE, whole=True, grads=(0, 1)),
     _binary("subtract", np.subtract, linear=SUM_LIKE, whole=True, grads=(0, 1)),
     _binary("multiply", np.multiply, each=(0, 1), whole=True, grads=(0, 1)),
-    _binary("divide", np.divide, each=(0,), grads=(0, 1)),
+    _binary("divide", np.divide, each=(0,), grads=(0, 1), roundings=4,
+            why="a quotient may be a product with the inverse"),
     _binary("maximum", np.maximum, linear=frozenset({"max"}), whole=True, grads=(0, 1)),
     _binary("minimum", np.minimum, linear=frozenset({"min"}), whole=True, grads=(0, 1)),
     _binary("power", _power, grads=(0,), roundings=32, why=_EXP),
     _binary("remainder", _remainder, whole=True),
     _binary("floor_divide", np.floor_divide, whole=True),
-    _binary("atan2", rounded(np.arctan2), grads=(0, 1)),
-    _binary("hypot", rounded(np.hypot), grads=(0, 1)),
-    _binary("logaddexp", rounded(np.logaddexp), grads=(0, 1)),
+    _binary("atan2", rounded(np.arctan2), grads=(0, 1), why=_APPROXIMATE),
+    _binary("hypot", rounded(np.hypot), grads=(0, 1), why=_APPROXIMATE),
+    _binary("logaddexp", rounded(np.logaddexp), grads=(0, 1), why=_APPROXIMATE),
     _test("equal", np.equal),
     _test("not_equal", np.not_equal),
     _test("less", np.less),

@@ -9,7 +9,7 @@ import numpy as np
 
 from cases.model import Param
 from cases.ops import labels
-from cases.ops.row import ANY, SUM_LIKE, Op, Value, dims, one_dim
+from cases.ops.row import ANY, SUM_LIKE, Labels, Op, Value, dims, one_dim
 
 
 def _move(
@@ -29,7 +29,7 @@ def _flatten(x: Value, start: int = 0, end: int = -1) -> Value:
     return x.reshape(*x.shape[:first], -1, *x.shape[last + 1 :])
 
 
-def _flat(shapes: tuple[tuple[int, ...], ...], params: dict[str, Param]) -> labels.Labels:
+def _flat(shapes: tuple[tuple[int, ...], ...], params: dict[str, Param]) -> Labels:
     made = list(_flatten(np.empty(shapes[0], np.bool_), **params).shape)  # type: ignore[arg-type]
     return labels.regroup(shapes, {"shape": made})
 
@@ -76,7 +76,7 @@ def _slice(x: Value, axis: Param, start: int = 0, stop: int | None = None, step:
 
 
 def _index(x: Value, axis: Param, index: int) -> Value:
-    return np.take(x, index, one_dim(axis, x.ndim))
+    return np.asarray(np.take(x, index, one_dim(axis, x.ndim)))
 
 
 def _repeat(x: Value, repeats: int, axis: Param) -> Value:
@@ -101,7 +101,7 @@ def _diagonal(x: Value) -> Value:
     return np.diagonal(x)
 
 
-def _two_plain(shapes: tuple[tuple[int, ...], ...], params: dict[str, Param]) -> labels.Labels:
+def _two_plain(shapes: tuple[tuple[int, ...], ...], params: dict[str, Param]) -> Labels:
     return ((("", ""),), ("",))
 
 

@@ -1,0 +1,120 @@
+"""What can a program use, and how does each framework spell it? The vocabulary as a page.
+
+``python -m reports.vocabulary`` writes `docs/vocabulary.md`; a test checks that it is fresh.
+Lines are those that the adapters run, of one sample of each op.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from adapters.jax_xla import lines as jax_lines
+from adapters.jax_xla.attempt import Stopped
+from adapters.torch_dtensor import ops as torch_lines
+from adapters.torch_dtensor.forms import Unsayable
+from cases.catalogue.operators import ONE, arguments, operands, tensors
+from cases.catalogue.samples import SAMPLES
+from cases.model import Layout, Question, Step
+from cases.ops import OPS, Op
+from cases.program import Typed, shapes
+from suites.failure import said
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "vocabulary.md"
+
+
+def page() -> str:
+    """The page, in Markdown."""
+    lines = [
+        "# The vocabulary",
+        "",
+        "Written by `python -m reports.vocabulary`; do not edit.",
+        "",
+        f"{len(OPS)} ops, a row each in `cases/ops/`, with the Array API's name where it has one."
+        " What an op means is what its row does in NumPy (SciPy where NumPy has no such"
+        " function): narrow floats are computed with in float64 and rounded once. A parameter in"
+        " brackets may be left out; so may an argument. *exact*: bit for bit, of whole numbers at"
+        " least; else the roundings of the dtype that a right result may be off, of the element and"
+        " of the largest value met where that is above 1. *rule*: the layout rule says which"
+        " result, and which collectives, the operands' layouts imply.",
+        "",
+    ]
+    families = dict.fromkeys(op.family for op in OPS.values())
+    for name in families:
+        lines += [f"## {name}", "", "| op | exact | rule | gradient by |", "|---|---|---|---|"]
+        lines += [_row(op) for op in OPS.values() if op.family == name]
+        lines += ["", "```python", *_spelled(name), "```", ""]
+    return "\n".join(lines)
+
+
+def signature(op: Op) -> str:
+    """``take(x, i, axis=)``; what may be left out in brackets."""
+    words = [*op.args, *(f"[{name}]" for name in op.more)]
+    words += [f"{name}=" for name in op.required] + [f"[{name}=]" for name in op.optional]
+    if op.places:
+        words.append("placements= or spec=")
+    return f"{op.name}({', '.join(words)})"
+
+
+def _row(op: Op) -> str:
+    exact = "yes" if op.whole else f"{op.roundings} roundings: {op.why}"
+    if op.own:
+        exact = "each framework's own numbers"
+    names = (*op.args, *op.more)
+    grads = ", ".join(names[at] for at in op.grads)
+    rule = "yes" if op.labels is not None else ""
+    return f"| `{signature(op)}` | {exact} | {rule} | {grads} |"
+
+
+def _spelled(family: str) -> Iterator[str]:
+    done = set()
+    for sample in (one for samples in SAMPLES.values() for one in samples):
+        if OPS[sample.op].family != family or sample.op in done:
+            continue
+        done.add(sample.op)
+        inputs = operands(sample, ONE, tuple(("R",) for _ in tensors(sample)))
+        step = Step("r", sample.op, arguments(sample), sample.params)
+        yield from _lines(Question(sample.name, ONE, inputs, (step,), ("r",)))
+    for step in _EDGES:
+        if OPS[step.op].family == family:
+            yield from _lines(Question(step.op, ONE, _X, (step,), ("r",)))
+
+
+_ROWS = Layout((("x",), ()))
+_X = operands(SAMPLES["pointwise"][0], ONE, (("R",), ("R",)))[:1]
+_EDGES = (
+    Step("r", "redistribute", ("x",), {}, _ROWS),
+    Step("r", "identity", ("x",)),
+    Step("r", "arange", (), {"n": 8}, Layout((("x",),))),
+    Step("r", "full", (), {"shape": [8, 4], "value": 2.5}, _ROWS),
+    Step("r", "random_uniform", (), {"shape": [8, 4], "seed": 0}, _ROWS),
+    Step("r", "random_normal", (), {"shape": [8, 4], "seed": 0}, _ROWS),
+    Step("r", "to_local", ("x",)),
+    Step("r", "from_local", ("x",), {}, _ROWS),
+    Step("r", "map_shards", ("x",), {"scale": 2}, _ROWS),
+    Step("r", "item", ("x",)),
+)
+
+
+def _lines(question: Question) -> Iterator[str]:
+    step = question.steps[0]
+    yield f"# {said(step, question.mesh).partition('    to ')[0]}"
+
+    def known() -> dict[str, Typed]:
+        return shapes(question)
+
+    try:
+        yield f"{torch_lines.step_source(step, question.mesh, 'mesh', known)}  # torch"
+    except Unsayable as error:
+        yield f"# torch: {error}"
+    try:
+        (line, *_) = jax_lines.step_lines(question, step, "jit")
+        yield f"{line.removeprefix('r = ')}  # jax"
+    except Stopped as stopped:
+        yield f"# jax: {stopped.end}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
+    sys.stdout.write(f"{PAGE}\n")
