@@ -19,7 +19,8 @@ from adapters.answer import Answer, Observed
 from adapters.registry import framework_of
 from cases.arrays import Array, pack, unpack
 from cases.layout import local_shape, offset, ranges
-from cases.model import Case, Layout, Mesh, Tolerance
+from cases.model import Case, Layout, Mesh, Question, Tolerance
+from cases.ops import OPS
 from suites import aspects
 from suites.collectives import LOWERINGS
 from suites.judge import SHARD_MAP, findings
@@ -32,8 +33,9 @@ Check = Literal[
 ]
 Counts = dict[str, int]
 
-# The checks in which the values of the inputs matter.
-BY_VALUE = ("ends", "full", "shards", "own shards")
+# The checks in which the values of the inputs matter, and ops that refuse some whatever is asked.
+_BY_VALUE = ("ends", "full", "shards", "own shards")
+_CHOOSY = ("linalg",)
 
 # What a count says comes after what a value says: it is a fault of speed at most.
 _LATE = ("collectives", "effects")
@@ -87,6 +89,12 @@ class Fault(msgspec.Struct, frozen=True):
     @property
     def _right(self) -> tuple[Array, ...]:
         return self.arrays or (self.seen.full if self.seen is not None else ())
+
+
+def by_value(question: Question, fault: Fault) -> bool:
+    """Whether a script has to have the very numbers of the inputs."""
+    choosy = any(OPS[step.op].family in _CHOOSY for step in question.steps)
+    return choosy or fault.check in _BY_VALUE
 
 
 class NoScript(Exception):

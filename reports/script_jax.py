@@ -12,7 +12,7 @@ from adapters.jax_xla.lines import Route
 from cases.arrays import Array
 from cases.model import Case, Input, Question
 from cases.notation import NotationError, to_spec
-from reports.faults import BY_VALUE, Fault, NoScript
+from reports.faults import Fault, NoScript, by_value
 from reports.head import block, bounds, head, imports, reason
 from reports.literals import literal, plain, shifted
 
@@ -87,7 +87,7 @@ def _inputs(question: Question, fault: Fault, route: Route) -> list[str]:
     for given in question.inputs:
         line = lines.input_line(given, called[on[given.name]], route == "jit")
         arrays = _arrays(given, route)
-        shown = arrays if fault.check in BY_VALUE else plain(arrays)
+        shown = arrays if by_value(question, fault) else plain(arrays)
         if len(shown) > 1 and (moved := shifted(shown, "np")) is not None:
             parts = ", ".join(map(lines.array_text, arrays))
             line = line.replace(f"[{parts}]", f"[{moved[0]} + n for n in {moved[1]}]")
@@ -119,6 +119,9 @@ def _jit(question: Question, fault: Fault) -> list[str]:
     out = ", ".join(map(lines.variable, results))
     head = ["@jax.jit", f"def program({given}):", *(f"    {one}" for one in inside),
             f"    return {out}"]  # fmt: skip
+    if not question.inputs:
+        # What has no operand lies on the mesh in force.
+        head = ["jax.set_mesh(mesh)", *head]
     if fault.check in ("counts", "total"):
         return [*head, f"text = program.lower({given}).compile({_OPTIONS}).as_text()"]
     return [*head, f"{out} = program({given})"]
@@ -132,8 +135,13 @@ def _explicit(question: Question, fault: Fault) -> list[str]:
     counted = fault.check in ("counts", "total")
     if counted and fault.step is None:
         raise NoScript("counts of several programs together")
+    called, on, there = lines.mesh_variables(question), lines.meshes(question), ""
     for step in question.steps:
         last = step.result == fault.step
+        if called[on[step.result]] != there:
+            # As the adapter compiles each step: what has no operand lies on the mesh in force.
+            there = called[on[step.result]]
+            found.append(f"jax.set_mesh({there})")
         if last and counted and step.op == "grad":
             raise NoScript("what a gradient fires beside the forward ops that run with it")
         *inside, line = lines.step_lines(question, step, "explicit")

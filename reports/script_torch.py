@@ -13,7 +13,7 @@ from adapters.torch_dtensor.wire import Data, Line, Task
 from cases.model import Case, Mesh
 from cases.notation import NotationError
 from cases.ops import OPS
-from reports.faults import BY_VALUE, Fault, NoScript
+from reports.faults import Fault, NoScript, by_value
 from reports.head import block, bounds, head, imports, reason
 from reports.literals import listed, literal, plain
 
@@ -96,7 +96,7 @@ def _program(case: Case, fault: Fault, asked: Task) -> tuple[list[str], list[str
     before = [f"{name} = {mesh_source(mesh)}" for name, mesh in asked.meshes]
     before += [line(one.variable, one.source) for one in asked.late("")]
     for data in asked.inputs:
-        before += [*_given(data, fault, asked), *_made(data.line, asked)]
+        before += [*_given(data, asked, by_value(case.question, fault)), *_made(data.line, asked)]
         if upto == 0 and data.line.name == fault.step:
             break
     last = [one for made in steps[-1:] for one in _made(made, asked)]
@@ -131,8 +131,8 @@ def _variable(fault: Fault, asked: Task) -> str:
     return next(one.variable for one in made if one.name == fault.step)
 
 
-def _given(data: Data, fault: Fault, asked: Task) -> list[str]:
-    arrays = data.arrays if fault.check in BY_VALUE else plain(data.arrays)
+def _given(data: Data, asked: Task, exact: bool) -> list[str]:
+    arrays = data.arrays if exact else plain(data.arrays)
     devices = dict(asked.meshes).get(data.where, asked.mesh).devices
     at = _position(devices, asked)
     value = listed(arrays, "torch", at) if data.per_device else literal(arrays[0], "torch")

@@ -26,6 +26,7 @@ from cases.model import Mesh
 
 # The pass whose result is read, and the part of its dump's file name that says so.
 _PASS = "spmd-partitioning"
+_MEMORY = "/dev/shm"
 # Programs kept by `Compiler.once` at most.
 _KEPT = 512
 
@@ -56,7 +57,9 @@ class Compiler:
     """Compiles, and owns the directory that XLA dumps into. Lives as long as its adapter."""
 
     def __init__(self) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="shard-parity-hlo-")
+        # XLA writes more there than is read: in memory that costs half of what it does on a disk.
+        memory = _MEMORY if os.access(_MEMORY, os.W_OK) else None
+        self._directory = tempfile.TemporaryDirectory(prefix="shard-parity-hlo-", dir=memory)
         self._kept: dict[Hashable, Program] = {}
 
     def close(self) -> None:

@@ -158,7 +158,7 @@ ROWS: dict[str, Row] = {
     "matrix_transpose": Row("jnp.swapaxes({x}, -1, -2)"),
     "expand_dims": Row("jnp.expand_dims({x}, {axis})"),
     "squeeze": Row("jnp.squeeze({x}, {axis})"),
-    "broadcast_to": Row("jnp.broadcast_to({x}, {shape}{out})"),
+    "broadcast_to": Row("jnp.broadcast_to({x}, {shape})"),
     "split": Row("jnp.split({x}, {sections}, axis={axis})[{part}]"),
     "chunk": Row(
         "(lambda x, n: x[{pre}{part} * n:({part} + 1) * n{post}])"
