@@ -145,8 +145,9 @@ def _call(program: Program, rank: int, meshes: dict[Mesh, DeviceMesh]) -> None:
         names[name] = tensors[devices.index(rank) if len(tensors) > 1 else 0]
     exec(program.code, names)
     values: list[DTensor] = [names[name] for name in program.check]
-    for value in values:
-        value.full_tensor()
+    with torch.no_grad():
+        for value in values:
+            value.full_tensor()
     for value in values:
         local = value.to_local()
         # A collective may be filling it still.

@@ -205,6 +205,27 @@ def jax(count: int = 120) -> Iterator[Row]:
         yield against_bare(what, "jax", route, jobs, len(jobs) // 6 + 1)
 
 
+def ops(count: int = 96) -> Iterator[Row]:
+    """Ops on sharded operands, forward and with a gradient, on each side and route."""
+    for name in ("operators", "gradients"):
+        questions = [case.question for case in family(name) if case.question.mesh.size == 4]
+        jobs = [job for job in jobs_done("torch", questions) if _bare(job.question)]
+        some = spread(jobs, 4 * count)
+        yield against_bare(f"torch, {len(some)} {name}", "torch", "torch", some, count, rounds=2)
+        done = jobs_done("jax", questions)
+        for route in ("jax/jit", "jax/explicit"):
+            routed = [job for job in done if route in job.subjects and _bare(job.question)]
+            some = spread(routed, count)
+            yield against_bare(f"{route}, {len(some)} {name}", "jax", route, some, count // 6)
+
+
+def _bare(question: Question) -> bool:
+    """Whether the bare loops have calls for it: kept meshes, DTensors, no region."""
+    local = any(step.op in ("to_local", "item") for step in question.steps)
+    irregular = any(given.irregular for given in question.inputs)
+    return not (question.fresh or question.mesh_steps or question.context or local or irregular)
+
+
 def spawn(tests: int = 5, batch: int = 60) -> Iterator[Row]:
     """Kept ranks against a spawn of ranks for each test."""
     questions = [case.question for case in family("redistribute")]
@@ -231,7 +252,10 @@ def spawn(tests: int = 5, batch: int = 60) -> Iterator[Row]:
 def whole() -> Iterator[Row]:
     """The default run against both bare loops at once, before it and after it."""
     questions = [case.question for case in catalogue()]
-    jobs = {name: jobs_done(name, questions) for name in FRAMEWORKS}
+    jobs = {
+        name: [job for job in jobs_done(name, questions) if _bare(job.question)]
+        for name in FRAMEWORKS
+    }
     before = _both_bare(jobs)
     started = time.perf_counter()
     # However its verdicts are.
@@ -313,7 +337,7 @@ def first() -> Iterator[Row]:
     )
 
 
-PARTS: tuple[Callable[[], Iterator[Row]], ...] = (torch, jax, spawn, whole, collect, first)
+PARTS: tuple[Callable[[], Iterator[Row]], ...] = (torch, jax, ops, spawn, whole, collect, first)
 
 
 def main(names: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from cases.catalogue.siblings import KINDS, Kind
+from cases.catalogue.kinds import KINDS, Kind
 from cases.model import slug
 from reports.judged import ROUTES, Judged, counted, frameworks, judged, outcome
 

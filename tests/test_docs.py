@@ -11,9 +11,10 @@ from types import ModuleType
 import pytest
 
 from conftest import pytest_addoption
-from reports import changes, insensitive
+from reports import changes, divergences, insensitive, operators, public, vocabulary
 from tests.runs import ROOT, run
 
+PAGES = (changes, divergences, insensitive, operators, public, vocabulary)
 README = (ROOT / "README.md").read_text()
 
 
@@ -44,7 +45,24 @@ def test_the_example_is_judged(tmp_path: Path) -> None:
     assert steps["z", "collectives", "torch"]["verdict"] == "agree"
 
 
-@pytest.mark.parametrize("report", [changes, insensitive], ids=lambda report: report.PAGE.name)
+def test_the_ported_layer_goes_from_toml_to_verdict_to_script_to_ledger(tmp_path: Path) -> None:
+    """All that the README says of the key cache is so."""
+    path, out, known = tmp_path / "key_cache.toml", tmp_path / "out", tmp_path / "known.toml"
+    path.write_text(block("example: key_cache.toml"))
+    known.write_text(block("ledger: key_cache.toml"))
+    ran = run(tmp_path, f"--cases={path}", f"--repro={out}")
+    assert ran.code == 1
+    told = [line.rstrip() for line in ran.out.splitlines()]
+    for line in block("verdict: key_cache.toml").splitlines():
+        assert line.rstrip() in told
+    script = [sys.executable, str(out / "key-cache_torch.py")]
+    done = subprocess.run(script, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "rank 3 wanted [[0.0, 1.0" in done.stdout
+    assert run(tmp_path, f"--cases={path}", f"--ledger={known}").code == 0
+
+
+@pytest.mark.parametrize("report", PAGES, ids=lambda report: report.PAGE.name)
 def test_a_generated_page_is_fresh(report: ModuleType) -> None:
     """What `python -m reports.…` would write is what is there."""
     assert report.PAGE.read_text() == report.page()

@@ -94,6 +94,8 @@ def _passed(op: Op, step: Step, layouts: tuple[Layout, ...]) -> tuple[tuple[str,
     places = [index for index, arg in enumerate(step.args) if isinstance(arg, str)]
     if (
         len(owing) == 1
+        # What may be added to it, a bias, is added once.
+        and len(step.args) == len(op.args)
         and places[owing[0]] in op.each
         and {what for _, what in pending} <= {"sum", "avg"}
         and not any(axis in used(other) for axis, _ in pending

@@ -1,7 +1,7 @@
 """Where a public report shows one op or one size: does the rest of its kind behave?
 
-A function per kind of fault, in the notation of case files. Each case is tagged with the report
-whose kind it is of; `KINDS` says which cases of other families are of that kind too.
+A function per kind of fault, in the notation of case files. Each case is tagged with its kind;
+`kinds` says which kinds there are, and which cases of other families are of each.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from cases.errors import Where
 from cases.load import read_case
@@ -21,121 +22,6 @@ FAMILY = "siblings"
 
 Table = dict[str, Any]
 
-
-class Kind(msgspec.Struct, frozen=True):
-    """A kind of fault: the reports that show it, what it is, and patterns of case ids.
-
-    ``patterns``: cases of other families that are of the kind as well, as `fnmatch` has them.
-    """
-
-    reports: tuple[str, ...]
-    what: str
-    patterns: tuple[str, ...] = ()
-
-
-KINDS: dict[str, Kind] = {
-    "scalar": Kind(
-        ("public/dtensor/T01",), "a Python number meets a pending reduction",
-        ("add.number-x4-p", "subtract.number-left-x4-p", "multiply.number-x4-p",
-         "divide.number*-x4-p", "maximum.number-x4-p", "power.number-x4-p",
-         "greater.number-x4-p", "inplace_add.number-x4-p"),
-    ),
-    "cache": Kind(("public/dtensor/T02",), "one op with several numbers, one after the other"),
-    "mean-loss": Kind(
-        ("public/dtensor/T04",), "a mean-type loss over uneven shards",
-        ("*_loss.mean-x4-*-n[57]", "binary_cross_entropy*.mean-x4-*-n[57]",
-         "kl_div.mean-x4-*-n[57]", "cross_entropy.mean-x4-*-n[57]", "mean*-n[57]"),
-    ),
-    "denominator": Kind(
-        ("public/dtensor/T06",), "rows that do not count make the denominator differ by shard",
-        ("nll_loss.*ignored*", "nll_loss.weighted*", "cross_entropy.*ignored*",
-         "cross_entropy.weighted*"),
-    ),
-    "norm": Kind(("public/dtensor/T09",), "a norm of what owes a reduction",
-                 ("vector_norm*-x4-p",)),
-    "item": Kind(("public/dtensor/T10",), "one number of what owes a reduction"),
-    "cast": Kind(("public/dtensor/T12",), "a cast of what owes a reduction",
-                 ("astype.*-x4-p",)),
-    "local": Kind(("public/dtensor/T15", "public/dtensor/T35"),
-                  "local tensors taken out and put back"),
-    "selecting": Kind(
-        ("public/dtensor/T16", "public/dtensor/T17"), "the gradient of what selects elements",
-        ("topk_values*-by-*", "sort*-by-*", "take*-by-*", "max*-by-*", "index*-by-*",
-         "slice*-by-*", "embedding*-by-*"),
-    ),
-    "regroup": Kind(
-        ("public/dtensor/T19", "public/dtensor/C09", "public/jax/J32"),
-        "reshaping a dim that is split", ("reshape*", "flatten*"),
-    ),
-    "slicing": Kind(
-        ("public/dtensor/T20", "public/jax/J03", "public/jax/J06", "public/jax/J44"),
-        "slicing the dim that is split",
-        ("slice*-x4-s*", "index*-x4-s*", "split-x4-s*", "chunk-x4-s*", "roll*-x4-s*", "flip-x4-s*"),
-    ),
-    "size-1": Kind(("public/dtensor/T23",), "a split dim of one element is stretched or dropped"),
-    "convolution": Kind(
-        ("public/dtensor/T24", "public/jax/J22"), "a convolution of what is split",
-        ("conv1d*", "conv2d*"),
-    ),
-    "arg": Kind(
-        ("public/dtensor/T25", "public/jax/J10", "public/jax/J11"),
-        "positions along the dim that is split",
-        ("argmax*-x4-*", "argmin*-x4-*", "max_with_index*-x4-*", "argsort*-x4-*",
-         "topk_*-x4-*"),
-    ),
-    "writing": Kind(
-        ("public/dtensor/T27", "public/jax/J07", "public/jax/J08", "public/jax/J36",
-         "public/jax/E8"),
-        "writing at positions into what is split",
-        ("index_put*", "scatter*", "set_slice*", "assign_slice*", "masked_fill*"),
-    ),
-    "empty": Kind(("public/dtensor/T31",), "an op meets an empty shard", ("*-n5",)),
-    "uneven": Kind(
-        ("public/dtensor/T32", "public/dtensor/M07", "public/dtensor/M08"),
-        "uneven shards change hands", ("x4-*-5x3", "x4-*-7x*", "x4-*-3x*"),
-    ),
-    "irregular": Kind(("public/dtensor/T33",), "shards whose sizes are no chunks"),
-    "mapped": Kind(("public/dtensor/T34",), "a function mapped over uneven shards"),
-    "order": Kind(
-        ("public/dtensor/T38", "public/dtensor/T39"),
-        "axes split a dim in another order than the mesh's",
-        ("a2.b2-s0f2*", "a2.b2-s1f2*"),
-    ),
-    "devices": Kind(
-        ("public/dtensor/T41", "public/jax/M1", "public/jax/M3"),
-        "a mesh whose devices are not in order",
-        ("x4-d*",),
-    ),
-    "relabel": Kind(("public/dtensor/T43",), "one pending reduction made another"),
-    "random": Kind(("public/dtensor/T44",), "random numbers under a placement"),
-    "two-pending": Kind(
-        ("public/dtensor/C01", "public/jax/J13", "public/jax/J13c"), "two axes owe a sum",
-        ("a2.b2-p.p-to-*",),
-    ),
-    "exchange": Kind(
-        ("public/dtensor/C03", "public/jax/E2"), "two axes exchange their dims",
-        ("a2.b2-s0.s1-to-s1.s0", "a2.b2-s1.s0-to-s0.s1"),
-    ),
-    "dynamic": Kind(
-        ("public/jax/J04c", "public/jax/J05", "public/jax/J05b"),
-        "a slice whose start is data, in range and beyond", ("dynamic_*",),
-    ),
-    "joining": Kind(("public/jax/J01",), "arrays split on the dim along which they are joined",
-                    ("concat*", "stack*")),
-    "ramp": Kind(("public/jax/J20",), "a ramp built split"),
-    "partial-asked": Kind(
-        ("public/jax/J15", "public/jax/J17"), "a contraction asked to owe its sum"),
-    "batch": Kind(("public/jax/J37",), "linear algebra with the batch split",
-                  ("inv-*", "cholesky-*", "solve-*", "det-*")),
-    "along": Kind(
-        ("public/jax/J34", "public/jax/J35", "public/jax/E4", "public/jax/E6"),
-        "work along a dim that is not split",
-        ("cumulative_*-x4-s0", "fft-x4-s0", "softmax-x4-s0", "take_along_axis-x4-s0-s0"),
-    ),
-    "lookup": Kind(("public/jax/E7b", "public/jax/E11"), "rows looked up in a table that is split",
-                   ("take-*", "embedding*")),
-    "two-meshes": Kind(("public/jax/J45",), "arrays of two meshes of the same devices"),
-}  # fmt: skip
 
 _X4 = {"x": 4}
 
@@ -484,11 +370,83 @@ def _state() -> Iterator[Table]:
             }  # fmt: skip
 
 
+def _negative() -> Iterator[Table]:
+    for source, target in (("S(-1)", "R"), ("S(-2)", "S(1)"), ("R", "S(-1)"), ("S(-1)", "S(0)")):
+        name = re.sub(r"[()]", "", f"{source}-to-{target}".lower()).replace("s-", "sm")
+        yield {
+            "id": name, "inputs": {"v": _x([4, 8], source)},
+            "program": [["r", "redistribute", ["v"], {"placements": [target]}]],
+        }  # fmt: skip
+
+
+def _class_parallel() -> Iterator[Table]:
+    for word, params in (
+        ("mean", ""), ("sum", ", reduction='sum'"), ("none", ", reduction='none'"),
+    ):  # fmt: skip
+        yield {
+            "id": word, "context": "loss_parallel",
+            "inputs": {
+                "v": _x([4, 8], "S(1)", values=[[i * j % 5 for i in range(8)] for j in range(4)]),
+                "k": _x([4], "R", dtype="int64", values=[0, 3, 7, 2]),
+            },
+            "program": [f"r = cross_entropy(v, k{params})"],
+        }  # fmt: skip
+
+
+def _hybrid() -> Iterator[Table]:
+    for replicas, shards in ((2, 4), (4, 2), (1, 4), (4, 1)):
+        yield {
+            "id": f"r{replicas}-s{shards}", "mesh": {"r": replicas, "s": shards},
+            "inputs": {"v": _x([8, 3], ["S(0)", "S(0)"]), "w": _x([3, 8], ["R", "S(1)"])},
+            "program": [
+                "u = redistribute(w, r=R, s=R)", "y = matmul(v, u)", "l = sum(y)", "g = grad(l, w)",
+                "h = redistribute(g, r=R, s=S(1))",
+            ],
+            "check": ["h"],
+        }  # fmt: skip
+
+
+def _derived() -> Iterator[Table]:
+    for sizes in ((2, 4), (4, 2), (2, 2, 2)):
+        axes = dict(zip("abc", sizes))
+        grid = np.arange(8).reshape(sizes).tolist()
+        yield {
+            "id": f"unflatten-{'x'.join(map(str, sizes))}", "mesh": {"w": 8},
+            "mesh_steps": [["m", "mesh_unflatten", ["w"], {"axes": axes}]],
+            "check": ["m"], "meshes": {"m": [grid] * 8},
+        }  # fmt: skip
+    whole = np.arange(8).reshape(2, 2, 2)
+    for axes in ("a", "b", "c", "ab", "bc", "ac"):
+        grids = []
+        for at in np.ndindex(2, 2, 2):
+            index = tuple(slice(None) if one in axes else i for one, i in zip("abc", at))
+            grids.append(whole[index].tolist())
+        for word, made in (("slice", grids), ("flatten", [np.ravel(g).tolist() for g in grids])):
+            yield {
+                "id": f"{word}-{axes}", "mesh": {"a": 2, "b": 2, "c": 2},
+                "mesh_steps": [["m", f"mesh_{word}", list(axes), {}]],
+                "check": ["m"], "meshes": {"m": made},
+            }  # fmt: skip
+
+
+def _replicated() -> Iterator[Table]:
+    for text in (
+        "sum(v)", "mean(v, axis=0)", "max(v)", "argmax(v, axis=1)", "sort(v)", "softmax(v)",
+        "cumulative_sum(v)", "matmul(v, matrix_transpose(v))", "reshape(v, shape=[32])",
+        "concat(v, v, axis=0)", "slice(v, axis=0, start=1, stop=4)", "layer_norm(v)",
+    ):  # fmt: skip
+        yield {
+            "id": text.partition("(")[0].replace("_", "-"), "inputs": {"v": _x([8, 4], "R")},
+            "program": [f"r = {text}"], "check": ["r"], "sufficient": {},
+        }  # fmt: skip
+
+
 _MAKERS = {
     "scalar": _scalar, "cache": _cache, "norm": _norm, "item": _item, "cast": _cast,
     "local": _local, "regroup": _regroup, "size-1": _size_one, "empty": _empty,
     "irregular": _irregular, "mapped": _mapped, "order": _order, "devices": _devices,
     "relabel": _relabel, "random": _random, "dynamic": _dynamic, "ramp": _ramp,
     "partial-asked": _partial_asked, "two-meshes": _two_meshes, "state": _state,
+    "negative": _negative, "class-parallel": _class_parallel, "hybrid": _hybrid,
+    "derived": _derived, "replicated": _replicated,
 }  # fmt: skip
-KINDS["state"] = Kind((), "a mesh is flattened before, or after a tensor was made")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +27,8 @@ def _flatten(x: Value, start: int = 0, end: int = -1) -> Value:
     first, last = one_dim(start, x.ndim), one_dim(end, x.ndim)
     if first > last:
         raise ValueError("start is after end")
-    return x.reshape(*x.shape[:first], -1, *x.shape[last + 1 :])
+    size = math.prod(x.shape[first : last + 1])
+    return x.reshape(*x.shape[:first], size, *x.shape[last + 1 :])
 
 
 def _flat(shapes: tuple[tuple[int, ...], ...], params: dict[str, Param]) -> Labels:
