@@ -27,7 +27,7 @@ from torch._C._distributed_c10d import FileStore
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
-from torch.distributed.tensor.debug import CommDebugMode
+from torch.distributed.tensor.debug import CommDebugMode, _clear_sharding_prop_cache
 from torch.distributed.tensor.experimental import local_map
 from torch.distributed.tensor.parallel import loss_parallel
 from torch.distributed.tensor.placement_types import _StridedShard
@@ -116,6 +116,8 @@ class _Rank:
     def answer(self, task: Task) -> None:
         """Evaluate the lines of a task, and send what came of it."""
         run = _Run()
+        # It is keyed by less than what decides: a topk of 4 after one of 1 would find its answer.
+        _clear_sharding_prop_cache()
         self._recorder.strange.clear()
         self._recorder.take(_nowhere)
         self._make_meshes(task, run)

@@ -73,7 +73,8 @@ def _assign_slice(call: Call) -> str:
     start, stop, step = (call.params.get(name) for name in ("start", "stop", "step"))
     parts.append(f"slice({start}, {stop}, {step})")
     new = call.args[1] if len(call.args) > 1 else literal(call.params["value"])
-    return f"(lambda y: (y.__setitem__(({', '.join(parts)},), {new}), y)[1])({call.args[0]}.clone())"
+    copy = f"{call.args[0]}.clone()"
+    return f"(lambda y: (y.__setitem__(({', '.join(parts)},), {new}), y)[1])({copy})"
 
 
 def _set_slice(call: Call) -> str:

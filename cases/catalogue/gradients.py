@@ -19,7 +19,9 @@ from cases.catalogue.operators import (
     arguments,
     one_axis,
     operands,
+    placements,
     row_name,
+    tensors,
     two_axes,
 )
 from cases.catalogue.samples import SAMPLES, Operand, Sample, values
@@ -41,12 +43,17 @@ def cases(exhaustive: bool) -> Iterator[Case]:
             # value could tell.
             if not made.dtype.startswith("float") or "padding_row" in sample.params:
                 continue
-            for by in _by(sample):
+            names = _by(sample)
+            for turn, by in enumerate(names):
                 number += 1
-                rows = one_axis(sample, exhaustive and len(sample.operands) < 3)
+                few = len(sample.operands) < 3
+                rows = one_axis(sample, exhaustive and few)
+                if few:
+                    # Operands take turns, so that every two placements meet under one of them.
+                    rows = [row for row in rows if _index(sample, row) % len(names) == turn]
                 if not exhaustive:
                     # One row, another one from operand to operand.
-                    rows = rows[number % len(rows) :][:1]
+                    rows = rows[number % max(len(rows), 1) :][:1]
                 for row in rows:
                     yield _case(kind, sample, by, made, ONE, row)
                 if exhaustive or number % 5 == 0:
@@ -60,6 +67,13 @@ def result(sample: Sample) -> Typed:
         Typed(one.shape, one.dtype) if isinstance(one, Operand) else one for one in sample.operands
     )
     return outcome(OPS[sample.op], args, sample.params)
+
+
+def _index(sample: Sample, row: Row) -> int:
+    """The places of a row's placements among those that each operand can have, summed up."""
+    return sum(
+        placements(one).index(place) for one, (place, *_) in zip(tensors(sample), row, strict=True)
+    )
 
 
 def _by(sample: Sample) -> list[str]:

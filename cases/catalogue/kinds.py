@@ -27,6 +27,7 @@ KINDS: dict[str, Kind] = {
          "divide.number*-x4-p", "maximum.number-x4-p", "power.number-x4-p",
          "greater.number-x4-p", "inplace_add.number-x4-p"),
     ),
+    "cached": Kind((), "one op twice, with another parameter"),
     "cache": Kind(("public/dtensor/T02",), "one op with several numbers, one after the other"),
     "mean-loss": Kind(
         ("public/dtensor/T04",), "a mean-type loss over uneven shards",

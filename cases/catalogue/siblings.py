@@ -74,6 +74,38 @@ def _cache() -> Iterator[Table]:
             }
 
 
+def _cached() -> Iterator[Table]:
+    """Two calls of one op that differ in a parameter alone."""
+    for word, one, other in (
+        ("topk", "topk_values(v, k=1)", "topk_values(v, k=3)"),
+        ("topk-axis", "topk_values(v, k=2, axis=0)", "topk_values(v, k=2, axis=1)"),
+        ("slice", "slice(v, axis=1, start=0, stop=2)", "slice(v, axis=1, start=0, stop=3)"),
+        ("sum", "sum(v, axis=0)", "sum(v, axis=1)"), ("max", "max(v, axis=0)", "max(v, axis=1)"),
+        ("argmax", "argmax(v, axis=0)", "argmax(v, axis=1)"),
+        ("sort", "sort(v, axis=0)", "sort(v, axis=1)"),
+        ("cumsum", "cumulative_sum(v, axis=0)", "cumulative_sum(v, axis=1)"),
+        ("roll", "roll(v, shift=1, axis=0)", "roll(v, shift=2, axis=1)"),
+        ("pad", "pad(v, axis=0, before=1, after=3)", "pad(v, axis=0, before=4, after=4)"),
+        ("repeat", "repeat(v, repeats=2, axis=0)", "repeat(v, repeats=3, axis=0)"),
+        ("softmax", "softmax(v, axis=0)", "softmax(v, axis=1)"),
+        ("index", "index(v, axis=0, index=1)", "index(v, axis=1, index=1)"),
+        ("chunk", "chunk(v, chunks=2, part=0, axis=0)", "chunk(v, chunks=4, part=0, axis=0)"),
+        ("norm", "vector_norm(v, ord=1)", "vector_norm(v, ord='inf')"),
+        ("tril", "tril(v)", "tril(v, diagonal=1)"),
+        ("one-hot", "one_hot(k, classes=8)", "one_hot(k, classes=9)"),
+    ):  # fmt: skip
+        for place in ("S(0)", "S(1)"):
+            yield {
+                "id": f"{word}-{place[0].lower()}{place[2]}",
+                "inputs": {
+                    "v": _x([8, 4], place, values=[[(7 * i + 3 * j) % 32 for j in range(4)]
+                                                   for i in range(8)]),
+                    "k": _x([8], "S(0)", dtype="int64"),
+                },
+                "program": [f"p = {one}", f"r = {other}"],
+            }  # fmt: skip
+
+
 def _norm() -> Iterator[Table]:
     held = [[4, -7], [-8, 3], [2, 1], [6, -1]]
     for place, order in itertools.product(("sum", "avg", "max", "min"), (1, 2, "'inf'")):
@@ -442,7 +474,7 @@ def _replicated() -> Iterator[Table]:
 
 
 _MAKERS = {
-    "scalar": _scalar, "cache": _cache, "norm": _norm, "item": _item, "cast": _cast,
+    "scalar": _scalar, "cache": _cache, "cached": _cached, "norm": _norm, "item": _item, "cast": _cast,
     "local": _local, "regroup": _regroup, "size-1": _size_one, "empty": _empty,
     "irregular": _irregular, "mapped": _mapped, "order": _order, "devices": _devices,
     "relabel": _relabel, "random": _random, "dynamic": _dynamic, "ramp": _ramp,
