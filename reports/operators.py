@@ -76,7 +76,8 @@ def page() -> str:
         "An op is *sound* in a case where its result is right and its shards are those of the"
         " layout that the framework reports; *wrong* where a value or a shard is not, with nothing"
         " said; it *refuses* where the framework raises, *hangs* where ranks wait for ever,"
-        " *crashes* where a process dies. *unsupported* is what a release or a route has no form for."
+        " *crashes* where a process dies. *unsupported* is what a release or a route has no form"
+        " for."
         " Which collectives were fired is judged beside, and is in `--verdicts`.",
         "",
         "Every wrong value, hang and crash is in [divergences.md](divergences.md), with its"

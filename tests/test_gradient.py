@@ -49,7 +49,7 @@ def test_differences_are_as_close_to_the_derivative_as_they_say(
 
 
 def test_a_gradient_is_that_of_the_program(tmp_path: Path) -> None:
-    """d sum((x w) * (x w)) / d x is 2 x w wᵀ, in the dtype of x."""
+    """That of sum((x w) * (x w)) by x is 2 x w wᵀ, in the dtype of x."""
     values = _values(tmp_path, "y = matmul(x, w)", "l = sum(y * y)", "g = grad(l, x)")
     x, w = values["x"].astype(np.float64), values["w"].astype(np.float64)
     assert values["g"].dtype == np.float32

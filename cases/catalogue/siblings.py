@@ -474,7 +474,8 @@ def _replicated() -> Iterator[Table]:
 
 
 _MAKERS = {
-    "scalar": _scalar, "cache": _cache, "cached": _cached, "norm": _norm, "item": _item, "cast": _cast,
+    "scalar": _scalar, "cache": _cache, "cached": _cached, "norm": _norm, "item": _item,
+    "cast": _cast,
     "local": _local, "regroup": _regroup, "size-1": _size_one, "empty": _empty,
     "irregular": _irregular, "mapped": _mapped, "order": _order, "devices": _devices,
     "relabel": _relabel, "random": _random, "dynamic": _dynamic, "ramp": _ramp,
