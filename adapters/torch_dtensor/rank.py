@@ -26,8 +26,9 @@ import torch.nn.functional as F
 from torch._C._distributed_c10d import FileStore
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import debug as dtensor_debug
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
-from torch.distributed.tensor.debug import CommDebugMode, _clear_sharding_prop_cache
+from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.experimental import local_map
 from torch.distributed.tensor.parallel import loss_parallel
 from torch.distributed.tensor.placement_types import _StridedShard
@@ -57,6 +58,7 @@ _NAMES: dict[str, Any] = {
     "loss_parallel": loss_parallel,
 }
 _LINE = "<line>"
+_clear_caches: Callable[[], None] = dtensor_debug._clear_sharding_prop_cache
 # Longer than any deadline: the worker decides when a rank has waited enough.
 _FOREVER = datetime.timedelta(hours=24)
 
@@ -117,7 +119,7 @@ class _Rank:
         """Evaluate the lines of a task, and send what came of it."""
         run = _Run()
         # It is keyed by less than what decides: a topk of 4 after one of 1 would find its answer.
-        _clear_sharding_prop_cache()
+        _clear_caches()
         self._recorder.strange.clear()
         self._recorder.take(_nowhere)
         self._make_meshes(task, run)

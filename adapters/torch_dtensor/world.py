@@ -16,6 +16,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from adapters import child
 from adapters.answer import Crashed, Hung
@@ -26,11 +27,15 @@ from cases.model import Mesh
 # Seconds that other ranks have to raise too once one has. Ranks that raise alike do so within
 # milliseconds; on a busy machine one may be without a processor for a few tenths.
 GRACE = 1.0
-# Seconds without a word in which no rank that is waited for has had or wanted a processor: they
+# Seconds without a word in which ranks that are waited for hardly had or wanted a processor: they
 # wait for one another, for ever. Ranks that only lack a processor are runnable, not asleep.
 STILL = 2.0
 # How often, in seconds, ranks are looked at for it.
 LOOK = 0.25
+# Of the looks, as many may find a rank running: threads of gloo wake up now and then.
+AWAKE = 0.25
+# Clock ticks of a processor, some 10 ms each, that a rank may use meanwhile.
+TICKS = 3
 # Seconds for ranks to write their stacks, which takes a signal handler microseconds.
 STACKS = 0.4
 # Seconds for a rank to end once its link has.
@@ -144,12 +149,10 @@ class World:
         said: dict[int, Said] = {}
         raised: list[int] = []
         until = deadline
-        still: tuple[str, ...] | None = None
-        since = 0.0
+        looks: list[_Look] = []
         while due:
-            now = time.monotonic()
-            left = until - now
-            for_ever = still is not None and now - since > STILL
+            left = until - time.monotonic()
+            for_ever = _asleep(looks)
             if left <= 0 or for_ever:
                 why = "every rank waits, and none works" if for_ever else "no answer in time"
                 if raised:
@@ -157,10 +160,7 @@ class World:
                 raise self._hung(why, due, said, raised)
             dead = []
             heard = self._selector.select(min(left, LOOK))
-            if heard:
-                still = None
-            elif (looks := self._looks(due)) is None or looks != still:
-                still, since = looks, time.monotonic()
+            looks = [] if heard else [*looks, *self._look(due)]
             for key, _ in heard:
                 inbox: _Inbox = key.data
                 if not inbox.fill(self._links[inbox.rank]):
@@ -175,20 +175,18 @@ class World:
                 raise self._crashed(*dead)
         return said
 
-    def _looks(self, ranks: Iterable[int]) -> tuple[str, ...] | None:
-        """What each rank has used of processors; None if one is using or wanting one now."""
-        used = []
-        for rank in ranks:
-            pid = self._pids[rank]
-            try:
+    def _look(self, ranks: Iterable[int]) -> list[_Look]:
+        """How ranks are doing; nothing where one is just ending, as its link will tell."""
+        used, running = [], False
+        try:
+            for rank in ranks:
+                pid = self._pids[rank]
                 for task in os.listdir(f"/proc/{pid}/task"):
-                    fields = _stat(f"/proc/{pid}/task/{task}/stat")
-                    if fields[0] not in "SI":
-                        return None
-                used.append(" ".join(_stat(f"/proc/{pid}/stat")[11:13]))
-            except OSError:
-                return None  # it, or a thread of it, ends: its link will tell
-        return tuple(used)
+                    running |= _stat(f"/proc/{pid}/task/{task}/stat")[0] not in "SI"
+                used.append(sum(map(int, _stat(f"/proc/{pid}/stat")[11:13])))
+        except OSError:
+            return []
+        return [_Look(time.monotonic(), tuple(used), running)]
 
     def close(self) -> None:
         """Kill every rank and wait until it is gone. May be called again."""
@@ -240,6 +238,24 @@ class World:
             text = os.pread(self._stacks[rank], 1 << 16, 0).decode(errors="replace").strip()
             found[rank] = text or f"(no stack in {STACKS} s)"
         return tuple(found)
+
+
+class _Look(NamedTuple):
+    """What was seen of some ranks: when, their ticks of a processor so far, whether one ran."""
+
+    at: float
+    used: tuple[int, ...]
+    running: bool
+
+
+def _asleep(looks: Sequence[_Look]) -> bool:
+    """Whether the ranks have been asleep for `STILL`."""
+    if not looks or looks[-1].at - looks[0].at < STILL:
+        return False
+    recent = [look for look in looks if looks[-1].at - look.at <= STILL + LOOK]
+    used = max(last - first for first, last in zip(recent[0].used, recent[-1].used, strict=True))
+    awake = sum(look.running for look in recent)
+    return used <= TICKS and awake <= AWAKE * len(recent)
 
 
 def _stat(path: str) -> list[str]:

@@ -9,21 +9,15 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
-import numpy as np
 
+from cases.catalogue.siblings_meshes import MAKERS, X4, Table, on
 from cases.errors import Where
 from cases.load import read_case
 from cases.model import Case
 
 FAMILY = "siblings"
-
-Table = dict[str, Any]
-
-
-_X4 = {"x": 4}
 
 
 def cases(exhaustive: bool) -> Iterator[Case]:
@@ -32,15 +26,10 @@ def cases(exhaustive: bool) -> Iterator[Case]:
     for kind, make in _MAKERS.items():
         for table in make():
             # A generated table is of this module, and says so where it is wrong.
-            raw = {"mesh": _X4, **table, "tags": [kind]}
+            raw = {"mesh": X4, **table, "tags": [kind]}
             raw["id"] = f"{kind}.{table['id']}"
             made = read_case(raw, __file__, Where(__file__, raw["id"]))
             yield msgspec.structs.replace(made, family=FAMILY)
-
-
-def _x(shape: list[int], place: str | list[str], **more: Any) -> Table:
-    places = [place] if isinstance(place, str) else place
-    return {"shape": shape, "placements": places, **more}
 
 
 def _scalar() -> Iterator[Table]:
@@ -52,7 +41,7 @@ def _scalar() -> Iterator[Table]:
         values = [1, 2, 1, 3, 1, 2, 1, 2]
         yield {
             "id": f"{reduction}-{word}",
-            "inputs": {"v": _x([8], "S(0)", values=values)},
+            "inputs": {"v": on([8], "S(0)", values=values)},
             "program": [f"s = {reduction}(v)", f"r = {text}"],
             "check": ["r"],
         }
@@ -67,7 +56,7 @@ def _cache() -> Iterator[Table]:
         for place in ("P(sum)", "P(avg)", "P(max)"):
             yield {
                 "id": f"{name}-{place[2:-1]}",
-                "inputs": {"v": _x([2], place, per_device=[[3, 1], [4, 1], [5, 9], [2, 6]])},
+                "inputs": {"v": on([2], place, per_device=[[3, 1], [4, 1], [5, 9], [2, 6]])},
                 "program": [f"r{i} = {text.format(n)}" for i, n in enumerate((-4, 2, 3))][
                     name in ("power", "remainder") :
                 ],
@@ -98,9 +87,9 @@ def _cached() -> Iterator[Table]:
             yield {
                 "id": f"{word}-{place[0].lower()}{place[2]}",
                 "inputs": {
-                    "v": _x([8, 4], place, values=[[(7 * i + 3 * j) % 32 for j in range(4)]
+                    "v": on([8, 4], place, values=[[(7 * i + 3 * j) % 32 for j in range(4)]
                                                    for i in range(8)]),
-                    "k": _x([8], "S(0)", dtype="int64"),
+                    "k": on([8], "S(0)", dtype="int64"),
                 },
                 "program": [f"p = {one}", f"r = {other}"],
             }  # fmt: skip
@@ -111,7 +100,7 @@ def _norm() -> Iterator[Table]:
     for place, order in itertools.product(("sum", "avg", "max", "min"), (1, 2, "'inf'")):
         yield {
             "id": f"{place}-{str(order).strip(chr(39))}",
-            "inputs": {"v": _x([2], f"P({place})", per_device=held)},
+            "inputs": {"v": on([2], f"P({place})", per_device=held)},
             "program": [f"r = vector_norm(v, ord={order})"],
         }
 
@@ -120,12 +109,12 @@ def _item() -> Iterator[Table]:
     for reduction in ("sum", "mean", "max", "min", "prod"):
         yield {
             "id": reduction,
-            "inputs": {"v": _x([8], "S(0)", values=[1, 2, 1, 3, 1, 2, 1, 2])},
+            "inputs": {"v": on([8], "S(0)", values=[1, 2, 1, 3, 1, 2, 1, 2])},
             "program": [f"s = {reduction}(v)", "r = item(s)"],
             "check": ["r"],
         }
-    yield {"id": "split", "inputs": {"v": _x([1], "S(0)")}, "program": ["r = item(v)"]}
-    yield {"id": "whole", "inputs": {"v": _x([1], "R")}, "program": ["r = item(v)"]}
+    yield {"id": "split", "inputs": {"v": on([1], "S(0)")}, "program": ["r = item(v)"]}
+    yield {"id": "whole", "inputs": {"v": on([1], "R")}, "program": ["r = item(v)"]}
 
 
 def _cast() -> Iterator[Table]:
@@ -135,35 +124,52 @@ def _cast() -> Iterator[Table]:
     ):
         yield {
             "id": f"{place}-{dtype}",
-            "inputs": {"v": _x([2], f"P({place})", per_device=held)},
+            "inputs": {"v": on([2], f"P({place})", per_device=held)},
             "program": [f"r = astype(v, dtype='{dtype}')"],
         }
+
+
+def _convolution() -> Iterator[Table]:
+    mesh = {"a": 2, "b": 2}
+    for left, right in (
+        (["R", "S(2)"], ["S(0)", "S(1)"]), (["S(2)", "R"], ["S(1)", "S(1)"]),
+        (["S(0)", "R"], ["R", "S(2)"]), (["R", "S(2)"], ["R", "S(2)"]),
+        (["S(0)", "S(2)"], ["R", "R"]), (["S(0)", "S(1)"], ["R", "S(1)"]),
+    ):  # fmt: skip
+        names = (".".join(re.sub(r"[()]", "", one.lower()) for one in row) for row in (left, right))
+        yield {
+            "id": "-".join(names), "mesh": mesh,
+            "inputs": {
+                "v": on([4, 4, 8], left), "w": on([4, 4, 2], right, values=[[[1, 2]] * 4] * 4),
+            },
+            "program": ["r = conv1d(v, w)"],
+        }  # fmt: skip
 
 
 def _local() -> Iterator[Table]:
     for rows in (8, 6, 5):
         yield {
             "id": f"round-trip-{rows}",
-            "inputs": {"v": _x([rows, 3], "S(0)")},
+            "inputs": {"v": on([rows, 3], "S(0)")},
             "program": ["a = to_local(v)", "r = from_local(a, placements=['S(0)'])"],
             "check": ["r"],
         }
     for place, times in (("S(0)", "multiply(a, 2)"), ("R", "square(a)")):
         yield {
             "id": f"gradient-{place[0].lower()}",
-            "inputs": {"v": _x([4], place, values=[1, 2, 3, 4])},
+            "inputs": {"v": on([4], place, values=[1, 2, 3, 4])},
             "program": [
                 "a = to_local(v)", f"b = {times}", f"y = from_local(b, placements=['{place}'])",
                 "l = sum(y)", "g = grad(l, v)",
             ],
             "check": ["l", "g"],
         }  # fmt: skip
-    for mesh, inner in (({"x": 2}, 5), ({"x": 2}, 6), (_X4, 6), (_X4, 8)):
+    for mesh, inner in (({"x": 2}, 5), ({"x": 2}, 6), (X4, 6), (X4, 8)):
         yield {
             "id": f"pair-{mesh['x']}-{inner}",
             "mesh": mesh,
             "inputs": {
-                "h": _x([2, 3], "R"), "w": _x([3, inner], "S(1)"), "u": _x([inner, 3], "S(0)"),
+                "h": on([2, 3], "R"), "w": on([3, inner], "S(1)"), "u": on([inner, 3], "S(0)"),
             },
             "program": [
                 "a = matmul(h, w)", "b = to_local(a)", "c = from_local(b, placements=['S(1)'])",
@@ -183,7 +189,7 @@ def _regroup() -> Iterator[Table]:
             names = "x".join(map(str, shape)), "x".join(map(str, target))
             yield {
                 "id": f"s{dim}-{names[0]}-to-{names[1]}",
-                "inputs": {"v": _x(shape, f"S({dim})")},
+                "inputs": {"v": on(shape, f"S({dim})")},
                 "program": [f"r = reshape(v, shape={target})"],
             }
 
@@ -198,7 +204,7 @@ def _size_one() -> Iterator[Table]:
     ):  # fmt: skip
         yield {
             "id": word,
-            "inputs": {"v": _x([1, 4], "S(0)"), "w": _x([4, 4], "R")},
+            "inputs": {"v": on([1, 4], "S(0)"), "w": on([4, 4], "R")},
             "program": [f"r = {text}"],
         }
 
@@ -215,7 +221,7 @@ def _empty() -> Iterator[Table]:
             if word != "any":
                 yield {
                     "id": f"{word}-{rows}",
-                    "inputs": {"v": _x([rows, 3], "S(0)")},
+                    "inputs": {"v": on([rows, 3], "S(0)")},
                     "program": [f"r = {text}"],
                 }
 
@@ -243,71 +249,17 @@ def _mapped() -> Iterator[Table]:
     for rows in (8, 7, 6, 5, 3):
         yield {
             "id": f"rows-{rows}",
-            "inputs": {"v": _x([rows, 2], "S(0)")},
+            "inputs": {"v": on([rows, 2], "S(0)")},
             "program": ["r = map_shards(v, scale=2, placements=['S(0)'])"],
         }
     yield {
-        "id": "columns-6", "inputs": {"v": _x([2, 6], "S(1)")},
+        "id": "columns-6", "inputs": {"v": on([2, 6], "S(1)")},
         "program": ["r = map_shards(v, scale=3, placements=['S(1)'])"],
     }  # fmt: skip
     yield {
-        "id": "two-axes", "mesh": {"a": 2, "b": 2}, "inputs": {"v": _x([4, 4], ["S(0)", "S(1)"])},
+        "id": "two-axes", "mesh": {"a": 2, "b": 2}, "inputs": {"v": on([4, 4], ["S(0)", "S(1)"])},
         "program": ["r = map_shards(v, scale=3, placements=['S(0)', 'S(1)'])"],
     }  # fmt: skip
-
-
-def _order() -> Iterator[Table]:
-    mesh = {"a": 2, "b": 2}
-    rows = ["SS(0,2)", "S(0)"]
-    for word, text in (
-        ("softmax", "softmax(v, axis=0)"), ("cumsum", "cumulative_sum(v, axis=0)"),
-        ("sort", "sort(v, axis=0)"), ("slice", "slice(v, axis=0, start=2, stop=5)"),
-        ("flip", "flip(v, axis=0)"), ("sum", "sum(v, axis=0)"), ("max", "max(v, axis=0)"),
-        ("argmax", "argmax(v, axis=0)"), ("matmul", "matmul(w, v)"), ("add", "add(v, u)"),
-        ("transpose", "matrix_transpose(v)"), ("reshape", "reshape(v, shape=[16])"),
-        ("gather", "redistribute(v, a=R, b=R)"),
-    ):  # fmt: skip
-        yield {
-            "id": word, "mesh": mesh,
-            "inputs": {
-                "v": _x([8, 2], rows), "w": _x([2, 8], ["S(1)", "S(1)"]),
-                "u": _x([8, 2], ["S(0)", "S(0)"]),
-            },
-            "program": [f"r = {text}"],
-        }  # fmt: skip
-
-
-def _devices() -> Iterator[Table]:
-    for order in itertools.permutations(range(4)):
-        name = ".".join(map(str, order))
-        common = {"devices": list(order), "mesh": _X4}
-        yield {
-            **common, "id": f"split-{name}", "inputs": {"v": _x([4, 2], "R")},
-            "program": ["s = redistribute(v, x=S(0))", "r = redistribute(s, x=R)"],
-            "check": ["s", "r"],
-        }  # fmt: skip
-    for order in ((3, 2, 1, 0), (0, 2, 1, 3), (2, 3, 0, 1)):
-        name = ".".join(map(str, order))
-        for word, program in (
-            ("sum", ["r = sum(v, axis=0)"]),
-            ("scatter", ["s = sum(v, axis=1)", "r = redistribute(s, x=R)"]),
-            ("matmul", ["r = matmul(v, w)"]),
-            ("exchange", ["r = redistribute(v, x=S(1))"]),
-        ):
-            yield {
-                "id": f"{word}-{name}", "devices": list(order),
-                "inputs": {"v": _x([4, 4], "S(0)"), "w": _x([4, 4], "S(1)")}, "program": program,
-                "check": ["r"],
-            }  # fmt: skip
-
-
-def _relabel() -> Iterator[Table]:
-    for one, other in itertools.permutations(("sum", "avg", "max", "min"), 2):
-        yield {
-            "id": f"{one}-{other}",
-            "inputs": {"v": _x([2], f"P({one})", per_device=[[4, -7], [-8, 3], [2, 1], [6, -1]])},
-            "program": [f"r = redistribute(v, x=P({other}))"],
-        }
 
 
 def _random() -> Iterator[Table]:
@@ -330,9 +282,9 @@ def _random() -> Iterator[Table]:
 def _dynamic() -> Iterator[Table]:
     for dim, start in itertools.product((0, 1), (0, 3, 5, 6, 8, 20)):
         inputs = {
-            "v": _x([8, 8], "S(1)", dtype="int32"),
-            "i": _x([], "R", dtype="int32", values=start),
-            "u": _x([3, 8] if dim == 0 else [8, 3], "R", dtype="int32", values=-1),
+            "v": on([8, 8], "S(1)", dtype="int32"),
+            "i": on([], "R", dtype="int32", values=start),
+            "u": on([3, 8] if dim == 0 else [8, 3], "R", dtype="int32", values=-1),
         }
         yield {
             "id": f"read-{dim}-{start}", "inputs": {k: inputs[k] for k in "vi"},
@@ -367,46 +319,18 @@ def _partial_asked() -> Iterator[Table]:
     ):  # fmt: skip
         yield {
             "id": f"matmul-{word}",
-            "inputs": {"v": _x([4, 8], places[0]), "w": _x([8, 4], places[1])},
+            "inputs": {"v": on([4, 8], places[0]), "w": on([8, 4], places[1])},
             "program": ["p = matmul(v, w)", "r = redistribute(p, x=R)"],
             "to": {"p": ["P(sum)"]},
             "check": ["p", "r"],
         }
 
 
-def _two_meshes() -> Iterator[Table]:
-    order = [0, 2, 1, 3]
-    for word, text in (("add", "add(v, w)"), ("matmul", "matmul(v, w)")):
-        yield {
-            "id": word, "mesh": {"a": 2, "b": 2},
-            "inputs": {
-                "v": _x([4, 4], ["S(0)", "S(1)"]),
-                "w": _x([4, 4], ["S(0)", "S(1)"], devices=order),
-            },
-            "program": [f"r = {text}"],
-        }  # fmt: skip
-
-
-def _state() -> Iterator[Table]:
-    mesh = {"a": 2, "b": 2}
-    for word, text in (
-        ("gather", "redistribute(v, a=R, b=R)"), ("exchange", "redistribute(v, a=S(1), b=S(0))"),
-        ("sum", "sum(v)"),
-    ):  # fmt: skip
-        for when in ("", "v"):
-            yield {
-                "id": f"{word}-{'after' if when else 'before'}", "mesh": mesh,
-                "inputs": {"v": _x([4, 4], ["S(0)", "S(0)" if word == "gather" else "S(1)"])},
-                "mesh_steps": [["ab", "mesh_flatten", ["a", "b"], {"after": when}]],
-                "program": [f"r = {text}"], "check": ["r"],
-            }  # fmt: skip
-
-
 def _negative() -> Iterator[Table]:
     for source, target in (("S(-1)", "R"), ("S(-2)", "S(1)"), ("R", "S(-1)"), ("S(-1)", "S(0)")):
         name = re.sub(r"[()]", "", f"{source}-to-{target}".lower()).replace("s-", "sm")
         yield {
-            "id": name, "inputs": {"v": _x([4, 8], source)},
+            "id": name, "inputs": {"v": on([4, 8], source)},
             "program": [["r", "redistribute", ["v"], {"placements": [target]}]],
         }  # fmt: skip
 
@@ -418,47 +342,11 @@ def _class_parallel() -> Iterator[Table]:
         yield {
             "id": word, "context": "loss_parallel",
             "inputs": {
-                "v": _x([4, 8], "S(1)", values=[[i * j % 5 for i in range(8)] for j in range(4)]),
-                "k": _x([4], "R", dtype="int64", values=[0, 3, 7, 2]),
+                "v": on([4, 8], "S(1)", values=[[i * j % 5 for i in range(8)] for j in range(4)]),
+                "k": on([4], "R", dtype="int64", values=[0, 3, 7, 2]),
             },
             "program": [f"r = cross_entropy(v, k{params})"],
         }  # fmt: skip
-
-
-def _hybrid() -> Iterator[Table]:
-    for replicas, shards in ((2, 4), (4, 2), (1, 4), (4, 1)):
-        yield {
-            "id": f"r{replicas}-s{shards}", "mesh": {"r": replicas, "s": shards},
-            "inputs": {"v": _x([8, 3], ["S(0)", "S(0)"]), "w": _x([3, 8], ["R", "S(1)"])},
-            "program": [
-                "u = redistribute(w, r=R, s=R)", "y = matmul(v, u)", "l = sum(y)", "g = grad(l, w)",
-                "h = redistribute(g, r=R, s=S(1))",
-            ],
-            "check": ["h"],
-        }  # fmt: skip
-
-
-def _derived() -> Iterator[Table]:
-    for sizes in ((2, 4), (4, 2), (2, 2, 2)):
-        axes = dict(zip("abc", sizes))
-        grid = np.arange(8).reshape(sizes).tolist()
-        yield {
-            "id": f"unflatten-{'x'.join(map(str, sizes))}", "mesh": {"w": 8},
-            "mesh_steps": [["m", "mesh_unflatten", ["w"], {"axes": axes}]],
-            "check": ["m"], "meshes": {"m": [grid] * 8},
-        }  # fmt: skip
-    whole = np.arange(8).reshape(2, 2, 2)
-    for axes in ("a", "b", "c", "ab", "bc", "ac"):
-        grids = []
-        for at in np.ndindex(2, 2, 2):
-            index = tuple(slice(None) if one in axes else i for one, i in zip("abc", at))
-            grids.append(whole[index].tolist())
-        for word, made in (("slice", grids), ("flatten", [np.ravel(g).tolist() for g in grids])):
-            yield {
-                "id": f"{word}-{axes}", "mesh": {"a": 2, "b": 2, "c": 2},
-                "mesh_steps": [["m", f"mesh_{word}", list(axes), {}]],
-                "check": ["m"], "meshes": {"m": made},
-            }  # fmt: skip
 
 
 def _replicated() -> Iterator[Table]:
@@ -468,18 +356,19 @@ def _replicated() -> Iterator[Table]:
         "concat(v, v, axis=0)", "slice(v, axis=0, start=1, stop=4)", "layer_norm(v)",
     ):  # fmt: skip
         yield {
-            "id": text.partition("(")[0].replace("_", "-"), "inputs": {"v": _x([8, 4], "R")},
+            "id": text.partition("(")[0].replace("_", "-"), "inputs": {"v": on([8, 4], "R")},
             "program": [f"r = {text}"], "check": ["r"], "sufficient": {},
         }  # fmt: skip
 
 
 _MAKERS = {
+    **MAKERS,
     "scalar": _scalar, "cache": _cache, "cached": _cached, "norm": _norm, "item": _item,
-    "cast": _cast,
+    "cast": _cast, "convolution": _convolution,
     "local": _local, "regroup": _regroup, "size-1": _size_one, "empty": _empty,
-    "irregular": _irregular, "mapped": _mapped, "order": _order, "devices": _devices,
-    "relabel": _relabel, "random": _random, "dynamic": _dynamic, "ramp": _ramp,
-    "partial-asked": _partial_asked, "two-meshes": _two_meshes, "state": _state,
-    "negative": _negative, "class-parallel": _class_parallel, "hybrid": _hybrid,
-    "derived": _derived, "replicated": _replicated,
+    "irregular": _irregular, "mapped": _mapped,
+    "random": _random, "dynamic": _dynamic, "ramp": _ramp,
+    "partial-asked": _partial_asked,
+    "negative": _negative, "class-parallel": _class_parallel,
+    "replicated": _replicated,
 }  # fmt: skip
