@@ -35,11 +35,13 @@ class Sweep(msgspec.Struct, frozen=True):
     """Outcomes of an exhaustive run, by family, kind of op and route; and what was wrong.
 
     ``wrong``: ids of cases by "route outcome", of those that gave a wrong number, hung or crashed.
+    ``ledger``: the entries and rules that something in it was explained by.
     """
 
     versions: dict[str, str]
     counts: dict[str, dict[str, dict[str, Counts]]]
     wrong: dict[str, list[str]]
+    ledger: list[str]
 
 
 def taken(path: Path) -> Sweep:
@@ -52,18 +54,26 @@ def taken(path: Path) -> Sweep:
         verdicts[verdict.case][verdict.subject].append(verdict)
     counts: dict[str, dict[str, dict[str, Counts]]] = {}
     wrong: dict[str, list[str]] = defaultdict(list)
+    explained: set[str] = set()
     for name in ("operators", "gradients"):
         for case in family(name, exhaustive=True):
             if case.id not in verdicts:
                 continue
             kind = next(kind for kind in KINDS if kind in case.tags)
+            for own in verdicts[case.id].values():
+                explained |= {verdict.ledger for verdict in own if verdict.ledger}
             for route in ROUTES:
                 word = outcome(verdicts[case.id][route])
-                own = counts.setdefault(name, {}).setdefault(kind, {}).setdefault(route, {})
-                own[word] = own.get(word, 0) + 1
+                tally = counts.setdefault(name, {}).setdefault(kind, {}).setdefault(route, {})
+                tally[word] = tally.get(word, 0) + 1
                 if word in ("wrong", "hangs", "crashes"):
                     wrong[f"{route} {word}"].append(slug(case.id))
-    return Sweep(versions, counts, dict(sorted(wrong.items())))
+    return Sweep(versions, counts, dict(sorted(wrong.items())), sorted(explained))
+
+
+def sweep() -> Sweep:
+    """The outcomes that are kept."""
+    return msgspec.json.decode(SWEEP.read_bytes(), type=Sweep)
 
 
 def page() -> str:
@@ -93,22 +103,22 @@ def page() -> str:
             for kind in KINDS
         }  # fmt: skip
         lines += [*_table(counts), ""]
-    sweep = msgspec.json.decode(SWEEP.read_bytes(), type=Sweep)
-    total = sum(_total(kinds) for kinds in sweep.counts.values())
+    kept = sweep()
+    total = sum(_total(kinds) for kinds in kept.counts.values())
     lines += [
         f"## The whole sweep: {total:,} combinations of op and placement",
         "",
         "Every sample under every placement of its operands on an axis of 4, a covering set on 2x2,"
         " uneven and empty shards (`--exhaustive`). Run with "
-        + " and ".join(f"{name} {release}" for name, release in sweep.versions.items())
+        + " and ".join(f"{name} {release}" for name, release in kept.versions.items())
         + ".",
         "",
     ]
     for name, title in (("operators", "Forward"), ("gradients", "Gradients")):
-        if name in sweep.counts:
+        if name in kept.counts:
             lines += [
-                f"{title}, {_total(sweep.counts[name]):,} cases:", "",
-                *_table(sweep.counts[name]), "",
+                f"{title}, {_total(kept.counts[name]):,} cases:", "",
+                *_table(kept.counts[name]), "",
             ]  # fmt: skip
     lines += ["## Op by op, in the default catalogue", "", *_ops()]
     return "\n".join(lines) + "\n"

@@ -8,8 +8,9 @@ import pytest
 from adapters.answer import Answer, Collective, Refused
 from adapters.registry import subjects
 from cases.catalogue import catalogue
-from cases.ledger import LEDGER, load_ledger, unused
+from cases.ledger import LEDGER, load_ledger
 from cases.model import Layout
+from reports.operators import sweep
 from reports.tell import recorded
 from suites.judge import judge, pinned
 
@@ -36,8 +37,8 @@ def test_the_ledger_and_the_records_say_the_same() -> None:
         verdicts = judge(case, answers, ledger, RELEASES, answers).verdicts
         assert [v for v in verdicts if v.verdict == "divergence"] == [], case.id
         met |= {v.ledger for v in verdicts}
-    swept = {entry.id for entry in unused(ledger, list(CASES.values()))}
-    assert {entry.id for entry in ledger} - met == swept
+    met |= {*sweep().ledger}
+    assert {entry.id for entry in ledger} - met == set()
 
 
 def kept(case: str, subject: str) -> Answer:
