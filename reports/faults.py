@@ -191,6 +191,9 @@ def _fault(
             stated = case.expectation.offsets.get(name)
             offsets = stated if verdict.aspect == "shards" else _offsets(mesh, seen)
             return msgspec.structs.replace(fault, check="offsets", offsets=offsets or ())
+        case "ranks differ" if seen is None:
+            # Some ranks raised, in words of their own, or while others came to the end.
+            return msgspec.structs.replace(fault, step=None, full=False)
         case "wrong value" | "wrong shard" | "ranks differ":
             return _valued(case, fault, answers, right)
     raise NoScript(f"{finding.observed} is no user's to see")

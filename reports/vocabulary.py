@@ -44,7 +44,7 @@ def page() -> str:
     for name in families:
         lines += [f"## {name}", "", "| op | exact | rule | gradient by |", "|---|---|---|---|"]
         lines += [_row(op) for op in OPS.values() if op.family == name]
-        lines += ["", "```python", *_spelled(name), "```", ""]
+        lines += ["", "```text", *_spelled(name), "```", ""]
     return "\n".join(lines)
 
 

@@ -6,13 +6,12 @@ import msgspec
 import pytest
 
 from adapters.answer import Answer, Collective, Refused
-from adapters.registry import subjects
 from cases.catalogue import catalogue
-from cases.ledger import LEDGER, load_ledger
 from cases.model import Layout
+from reports.judged import judged, ledger
 from reports.operators import sweep
 from reports.tell import recorded
-from suites.judge import judge, pinned
+from suites.judge import pinned
 
 RELEASES = {"torch": "2.13.0", "jax": "0.10.2"}
 CASES = {case.id: case for case in catalogue()}
@@ -30,15 +29,11 @@ def test_the_ledger_and_the_records_say_the_same() -> None:
 
     No divergence that the ledger does not know, and no entry or rule that nothing needs.
     """
-    ledger = load_ledger(LEDGER, subjects())
-    met = set()
-    for case in CASES.values():
-        answers = recorded(case)
-        verdicts = judge(case, answers, ledger, RELEASES, answers).verdicts
-        assert [v for v in verdicts if v.verdict == "divergence"] == [], case.id
-        met |= {v.ledger for v in verdicts}
-    met |= {*sweep().ledger}
-    assert {entry.id for entry in ledger} - met == set()
+    met = {*sweep().ledger}
+    for one in judged():
+        assert [v for v in one.verdicts if v.verdict == "divergence"] == [], one.case.id
+        met |= {v.ledger for v in one.verdicts if v.ledger}
+    assert {entry.id for entry in ledger()} - met == set()
 
 
 def kept(case: str, subject: str) -> Answer:

@@ -21,7 +21,7 @@ from cases.layout import offset, ranges
 from cases.ledger import LEDGER, load_ledger
 from cases.load import load
 from cases.model import Case, Layout
-from reports.faults import Check, Fault, faults
+from reports.faults import Check, Fault, NoScript, faults
 from reports.repro import SCRIPTS, texts
 from reports.tell import recorded
 from suites.judge import judge
@@ -216,9 +216,12 @@ def _full(case: Case) -> bool:
 
 
 def test_a_script_of_the_catalogue_is_short_and_needs_nothing_of_ours() -> None:
-    """One case in five: about 40 lines that say what is known; where there are none, a reason."""
-    count = 0
-    for case in list(CASES.values())[::5]:
+    """One case in twelve: about 40 lines that say what is known; where there are none, a reason.
+
+    The longest have three partial inputs, each with its addends.
+    """
+    lengths, reasons = [], set[str]()
+    for case in list(CASES.values())[::12]:
         answers = recorded(case)
         verdicts = judge(case, answers, LEDGER_ENTRIES, RELEASES, answers).verdicts
         found, missing = faults(case, verdicts, answers)
@@ -226,13 +229,19 @@ def test_a_script_of_the_catalogue_is_short_and_needs_nothing_of_ours() -> None:
             "collectives: the kinds are those wanted, over other mesh axes"
         }
         for framework, fault in found.items():
-            text = SCRIPTS[framework](case, fault)
-            count += 1
-            assert len(text.splitlines()) <= 47, case.id
+            try:
+                text = SCRIPTS[framework](case, fault)
+            except NoScript as error:
+                reasons.add(str(error).partition(", ")[2])
+                continue
+            lengths.append(len(text.splitlines()))
             assert text.startswith(f"# {case.id}")
             assert f"known as {fault.verdict.ledger}: " in text, case.id
             assert _imported(text) <= _STANDARD | {framework, "numpy"}, case.id
-    assert count > 150
+    assert reasons <= {"wanted pending sums only (unreduced)"}
+    assert len(lengths) > 120
+    assert max(lengths) <= 56
+    assert sorted(lengths)[len(lengths) * 9 // 10] <= 47
 
 
 _STANDARD = {"base64", "collections", "os", "re", "sys", "tempfile", "time", "zlib"}

@@ -58,7 +58,8 @@ class Compiler:
 
     def __init__(self) -> None:
         # XLA writes more there than is read: in memory that costs half of what it does on a disk.
-        memory = _MEMORY if os.access(_MEMORY, os.W_OK) else None
+        chosen = "TMPDIR" in os.environ
+        memory = _MEMORY if os.access(_MEMORY, os.W_OK) and not chosen else None
         self._directory = tempfile.TemporaryDirectory(prefix="shard-parity-hlo-", dir=memory)
         self._kept: dict[Hashable, Program] = {}
 
