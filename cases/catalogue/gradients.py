@@ -35,7 +35,7 @@ FAMILY = "gradients"
 
 def cases(exhaustive: bool) -> Iterator[Case]:
     """The family, sample by sample."""
-    number = 0
+    before = 0
     for kind, samples in SAMPLES.items():
         for sample in samples:
             made = result(sample)
@@ -44,21 +44,25 @@ def cases(exhaustive: bool) -> Iterator[Case]:
             if not made.dtype.startswith("float") or "padding_row" in sample.params:
                 continue
             names = _by(sample)
-            for turn, by in enumerate(names):
-                number += 1
-                few = len(sample.operands) < 3
+            few = len(sample.operands) < 3
+            # By default one operand of each sample, another from sample to sample.
+            first = 0 if exhaustive or not names else (before + len(names)) % len(names)
+            for turn in (*range(first, len(names)), *range(first)):
+                number, by = before + turn + 1, names[turn]
                 rows = one_axis(sample, exhaustive and few)
                 if few:
                     # Operands take turns, so that every two placements meet under one of them.
                     rows = [row for row in rows if _index(sample, row) % len(names) == turn]
                 if not exhaustive:
-                    # One row, another one from operand to operand.
                     rows = rows[number % max(len(rows), 1) :][:1]
                 for row in rows:
                     yield _case(kind, sample, by, made, ONE, row)
                 if exhaustive or number % 5 == 0:
                     for row in two_axes(sample, False, number):
                         yield _case(kind, sample, by, made, TWO, row)
+                if rows and not exhaustive:
+                    break
+            before += len(names)
 
 
 def result(sample: Sample) -> Typed:
