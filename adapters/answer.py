@@ -109,6 +109,7 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
     ``seen``: the checked inputs and results that were reached, in program order.
     ``program``: collectives of the whole program, where the route compiles it as one.
     ``complaints``: what the adapter's own cross-checks of its counters found wrong.
+    ``apart``: how ranks ended that ended otherwise than the lowest that raised, a sentence each.
     """
 
     question: str
@@ -117,6 +118,7 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
     seen: tuple[Observed, ...] = ()
     program: tuple[Collective, ...] | None = None
     complaints: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Observed:
         """What was seen of the input or result called ``name``; KeyError if it was not reached."""

@@ -63,6 +63,7 @@ def normalise(answer: Answer) -> Answer:
         end=end,
         seen=tuple(map(_seen, answer.seen)),
         complaints=tuple(map(text, answer.complaints)),
+        apart=tuple(map(text, answer.apart)),
     )
 
 

@@ -5,13 +5,14 @@ Asks no framework. What an outcome is called here is for tables; the verdicts sa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Literal
 
 import msgspec
 
-from adapters.registry import framework_of, subjects
+from adapters.registry import subjects
 from cases.catalogue import catalogue
 from cases.ledger import LEDGER, Entry, load_ledger
 from cases.model import Case
@@ -84,21 +85,10 @@ def counted(cases: Sequence[Judged], subject: str) -> dict[Outcome, int]:
 
 def size(case: Case) -> int:
     """How small a case is: devices, then elements of its inputs, then steps, in one number."""
-    elements = 0
-    for given in case.question.inputs:
-        count = 1
-        for extent in given.shape:
-            count *= extent
-        elements += count
+    elements = sum(math.prod(given.shape) for given in case.question.inputs)
     return case.question.mesh.size * 10**9 + elements * 10**3 + len(case.question.steps)
 
 
 def frameworks() -> str:
     """The releases that the records are of: ``torch 2.13.0 and jax 0.10.2``."""
     return " and ".join(f"{name} {release}" for name, release in releases().items())
-
-
-__all__ = [
-    "OUTCOMES", "ROUTES", "Judged", "Outcome", "counted", "framework_of", "frameworks", "judged",
-    "ledger", "outcome", "size",
-]  # fmt: skip

@@ -17,7 +17,7 @@ import msgspec
 
 from cases.catalogue import family
 from cases.model import slug
-from reports.judged import OUTCOMES, ROUTES, Outcome, counted, frameworks, judged, outcome
+from reports.judged import OUTCOMES, ROUTES, Judged, Outcome, counted, frameworks, judged, outcome
 from suites.sources import RECORDS
 from suites.verdict import Verdict
 
@@ -156,19 +156,19 @@ def _table(counts: Mapping[str, Mapping[str, Counts]]) -> list[str]:
 
 
 def _ops() -> list[str]:
-    by_op: dict[str, list[object]] = defaultdict(list)
+    by_op: dict[str, list[Judged]] = defaultdict(list)
     for one in judged():
         if one.case.family == "operators":
             by_op[one.case.question.steps[0].op].append(one)
     out = [f"| op | cases | {' | '.join(ROUTES)} |", "|---" * (len(ROUTES) + 2) + "|"]
     for op in sorted(by_op):
         found = by_op[op]
-        cells = [_words(counted(found, route)) for route in ROUTES]  # type: ignore[arg-type]
+        cells = [_words(counted(found, route)) for route in ROUTES]
         out.append(f"| {op} | {len(found)} | {' | '.join(cells)} |")
     return out
 
 
-def _words(counts: Mapping[str, int]) -> str:
+def _words(counts: Mapping[Outcome, int]) -> str:
     return ", ".join(f"{number} {word}" for word, number in counts.items() if number)
 
 

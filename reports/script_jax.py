@@ -9,8 +9,7 @@ from __future__ import annotations
 from adapters.jax_xla import lines
 from adapters.jax_xla.attempt import Stopped
 from adapters.jax_xla.lines import Route
-from cases.arrays import Array
-from cases.model import Case, Input, Question
+from cases.model import Case, Question
 from cases.notation import NotationError, to_spec
 from reports.faults import Fault, NoScript, by_value
 from reports.head import block, bounds, head, imports, reason
@@ -85,26 +84,18 @@ def _inputs(question: Question, fault: Fault, route: Route) -> list[str]:
     called, on = lines.mesh_variables(question), lines.meshes(question)
     found = []
     for given in question.inputs:
-        line = lines.input_line(given, called[on[given.name]], route == "jit")
-        arrays = _arrays(given, route)
+        arrays = lines.held(given, route == "jit")
         shown = arrays if by_value(question, fault) else plain(arrays)
-        if len(shown) > 1 and (moved := shifted(shown, "np")) is not None:
-            parts = ", ".join(map(lines.array_text, arrays))
-            line = line.replace(f"[{parts}]", f"[{moved[0]} + n for n in {moved[1]}]")
-        for array, one in zip(arrays, shown):
-            line = line.replace(lines.array_text(array), literal(one, "np"))
-        found.append(line)
+        if given.per_device is None:
+            data = literal(shown[0], "np")
+        elif (moved := shifted(shown, "np")) is not None:
+            data = f"[{moved[0]} + n for n in {moved[1]}]"
+        else:
+            data = f"[{', '.join(literal(one, 'np') for one in shown)}]"
+        found.append(lines.input_line(given, called[on[given.name]], route == "jit", data))
         if given.name == fault.step:
             break
     return found
-
-
-def _arrays(given: Input, route: Route) -> tuple[Array, ...]:
-    """The arrays of an input, as its line has them."""
-    if given.per_device is None:
-        return () if given.value is None else (given.value,)
-    lead = (1,) * (len(given.layout.partial) if route == "jit" else 0)
-    return tuple(Array(one.dtype, lead + one.shape, one.data) for one in given.per_device)
 
 
 def _jit(question: Question, fault: Fault) -> list[str]:

@@ -6,7 +6,6 @@ a record or how an adapter works. Collectives have a module of their own.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
@@ -98,7 +97,10 @@ def soundness(case: Case, answer: Answer, right: Truth) -> list[Finding]:
     Every rank reports the same; shards are the slices of the answer's own global value that its
     own layout implies, pending reductions lead to it, offsets are those of the slices.
     """
-    findings = [_complained(complaint) for complaint in answer.complaints]
+    noticed = [("counters disagree", "counters that agree", one) for one in answer.complaints] + [
+        ("ranks differ", "one end on all ranks", one) for one in answer.apart
+    ]
+    findings = [Finding(None, "soundness", "reference", "divergence", *texts) for texts in noticed]
     for seen in answer.seen:
         mesh = mesh_of(case, seen.name)
         found = _unsound(mesh, seen, twice(right.allowed.get(seen.name, EXACT)))
@@ -114,14 +116,6 @@ def soundness(case: Case, answer: Answer, right: Truth) -> list[Finding]:
         else:
             findings.append(agree(seen.name, "soundness"))
     return findings + missing(case, answer, "soundness")
-
-
-def _complained(complaint: str) -> Finding:
-    """What an adapter noticed beside: of its counters, or of how each rank ended."""
-    observed, wanted = "counters disagree", "counters that agree"
-    if re.match(r"rank \d+ (raised|finished)", complaint):
-        observed, wanted = "ranks differ", "one end on all ranks"
-    return Finding(None, "soundness", "reference", "divergence", observed, wanted, complaint)
 
 
 def _unsound(mesh: Mesh, seen: Observed, allowed: Tolerance) -> Finding | None:

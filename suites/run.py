@@ -29,6 +29,7 @@ from cases.model import Case, Question, slug
 from suites.failure import ended, report
 from suites.judge import Judgement, judge
 from suites.sources import Choice, Sources, most_devices, record_path
+from suites.truth import check_defined
 from suites.verdict import Verdict
 
 _OPTIONS = (
@@ -174,6 +175,8 @@ def prepare(config: pytest.Config) -> Run:
         if option("--cases"):
             own = load(Path(option("--cases")))
             check_unique(own)
+            for case in own:
+                check_defined(case)
         known = load_ledger(LEDGER, subjects())
         if own is not None:
             # The project's entries hold for every case of its catalogue; in others they may.

@@ -8,7 +8,9 @@ from __future__ import annotations
 import msgspec
 
 from adapters.reference.adapter import observe
+from adapters.reference.values import Undefined, evaluate
 from cases.arrays import Array, unpack
+from cases.errors import Where
 from cases.model import Case, Layout, Tolerance
 from cases.ops import OPS
 from suites.values import difference, show, tolerance_for
@@ -33,6 +35,24 @@ class Truth(msgspec.Struct, frozen=True):
         if name not in self.differing:
             return ""
         return f"wanted is the case's own word; the reference has {show(self.differing[name])}"
+
+
+def check_defined(case: Case) -> None:
+    """Refuses a case with a step that has no value, which shapes alone do not tell.
+
+    Raises:
+        BadInput: file, case, the step, and what is wrong with its values.
+    """
+    question = case.question
+    if question.mode == "plan" or question.recipe is not None:
+        return
+    try:
+        evaluate(question)
+    except Undefined as error:
+        step = next(one for one in question.steps if one.result == error.step)
+        where = Where(case.file, case.id, ("program",))
+        found = f"no value of {step.result} = {step.op}({', '.join(map(str, step.args))})"
+        raise where.bad(found, f"values that {step.op} takes (NumPy: {error})") from None
 
 
 def truth(case: Case) -> Truth:

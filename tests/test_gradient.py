@@ -22,6 +22,7 @@ program = [{program}]
 [case.inputs]
 x = {{ shape = [2, 2], placements = ["S(0)"], values = [[1, 2], [3, 4]] }}
 w = {{ shape = [2, 2], placements = ["R"], values = [[1, -1], [2, 0.5]] }}
+i = {{ shape = [3], placements = ["R"], dtype = "int64", values = [0, 1, 1] }}
 """
 
 
@@ -68,12 +69,14 @@ def test_only_what_depends_on_the_input_is_done_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("steps", "said"),
     [
-        (["l = sum(x)", "g = grad(l, l)"], "found the gradient by 'l', wanted an input: x, w"),
+        (["l = sum(x)", "g = grad(l, l)"], "found the gradient by 'l', wanted an input: x, w, i"),
         (["l = sum(x)", "g = grad(l, w)"],
          "found the gradient of 'l' by 'w', wanted a result of w"),
         (["y = exp(x)", "g = grad(y, x)"], "arguments that grad takes (NumPy: a real scalar"),
         (["l = sum(x)", "g = grad(l, x)", "s = sum(g)", "h = grad(s, x)"],
          "found the gradient of a gradient, wanted that of a value"),
+        (["y = embedding(i, x, padding_row=1)", "l = sum(y)", "g = grad(l, x)"],
+         "found a gradient through an embedding with padding_row, wanted one without"),
     ],
 )  # fmt: skip
 def test_what_is_no_gradient_is_refused(tmp_path: Path, steps: list[str], said: str) -> None:

@@ -17,6 +17,7 @@ from adapters.jax_xla.attempt import Stopped
 from adapters.reference.values import evaluate
 from cases.arrays import pack
 from cases.model import Input, Layout, Question, Step, mesh
+from reports.literals import literal
 from tests.jax_client import ROW, SQUARE, count, layout, owed, question, tensor
 from tests.runs import ROOT
 
@@ -88,7 +89,10 @@ def _script(asked: Question, route: lines.Route, shown: str) -> list[str]:
     made = [*lines.IMPORTS, 'jax.config.update("jax_enable_x64", True)']
     made += [lines.mesh_line(one, name, route) for one, name in named.items()]
     for given in asked.inputs:
-        made.append(lines.input_line(given, named[on[given.name]], stack=route == "jit"))
+        stack = route == "jit"
+        texts = [literal(one, "np") for one in lines.held(given, stack)]
+        data = texts[0] if given.per_device is None else f"[{', '.join(texts)}]"
+        made.append(lines.input_line(given, named[on[given.name]], stack, data))
         made += lines.reduce_lines(given) if route == "jit" else []
     made += ["jax.set_mesh(mesh)"] if route == "explicit" else []
     for step in asked.steps:

@@ -11,14 +11,12 @@ import re
 from collections.abc import Iterable
 from typing import Any, Literal
 
-import numpy as np
-
 from adapters.answer import Unsupported
 from adapters.jax_xla.attempt import Stopped
 from adapters.jax_xla.rows import ROWS, Row
 from adapters.reference.values import needed
 from cases import notation
-from cases.arrays import Array, unpack
+from cases.arrays import Array
 from cases.model import Input, Layout, Mesh, Param, Question, Step
 from cases.ops import OPS
 
@@ -91,53 +89,40 @@ def _tuple(sizes: Iterable[int]) -> str:
     return repr(tuple(sizes))
 
 
-def array_text(array: Array) -> str:
-    """An array as NumPy makes it: a range where it is one, else every element."""
-    value = unpack(array)
-    dtype = f"dtype=jnp.{array.dtype}" if array.dtype == "bfloat16" else f"dtype={array.dtype!r}"
-    flat = value.reshape(-1)
-    counted = np.arange(flat.size).astype(flat.dtype)
-    if value.ndim and flat.size > 2 and np.array_equal(flat, counted):
-        text = f"np.arange({flat.size}, {dtype})"
-        return text if value.ndim == 1 else f"{text}.reshape{_tuple(value.shape)}"
-    if not value.size:
-        return f"np.zeros({_tuple(value.shape)}, {dtype})"
-    wide = value.astype(np.float32) if array.dtype == "bfloat16" else value
-    listed = re.sub(r"\b(nan|inf)\b", r"np.\1", repr(wide.tolist()))
-    return f"np.array({listed}, {dtype})"
-
-
-def input_line(given: Input, mesh: str, stack: bool) -> str:
+def input_line(given: Input, mesh: str, stack: bool, data: str) -> str:
     """The input on the mesh called ``mesh``, as `arrays.place` puts it there.
 
+    ``data``: the text of the global array, or of a list of the arrays that `held` gives.
     ``stack``: the addends of a partial input on leading dims, else an unreduced array.
 
     Raises:
         Stopped: Unsupported, if JAX has no such layout, or a partial input has no addends.
     """
-    layout, lead = given.layout, 0
+    layout = given.layout
     if layout.partial and given.per_device is None:
         raise Stopped(Unsupported("a partial input without its addends", given.name))
     shape: tuple[int | str, ...] = given.shape
     if layout.partial and stack:
         axes = [axis for axis, _ in layout.partial]
-        lead = len(axes)
         layout = Layout(tuple((axis,) for axis in axes) + layout.dims)
         shape = (*(f"{mesh}.shape[{axis!r}]" for axis in axes), *shape)
     sharding = _sharding(given.name, layout, mesh)
     name = variable(given.name)
     if given.per_device is None:
-        assert given.value is not None
-        return f"{name} = jax.device_put({array_text(given.value)}, {sharding})"
-    parts = ", ".join(
-        array_text(Array(part.dtype, (1,) * lead + part.shape, part.data))
-        for part in given.per_device
-    )
+        return f"{name} = jax.device_put({data}, {sharding})"
     sizes = f"({''.join(f'{size}, ' for size in shape)})"
     return (
         f"{name} = jax.make_array_from_single_device_arrays({sizes}, {sharding}, "
-        f"jax.device_put([{parts}], list({mesh}.devices.flat)))"
+        f"jax.device_put({data}, list({mesh}.devices.flat)))"
     )
+
+
+def held(given: Input, stack: bool) -> tuple[Array, ...]:
+    """The arrays of an input: the global one, or those of each device, leading dims and all."""
+    if given.per_device is None:
+        return () if given.value is None else (given.value,)
+    lead = (1,) * (len(given.layout.partial) if stack else 0)
+    return tuple(Array(one.dtype, lead + one.shape, one.data) for one in given.per_device)
 
 
 def reduce_lines(given: Input) -> list[str]:

@@ -63,6 +63,10 @@ def _by_class(logs: str) -> Row:
     )
 
 
+_AT_SLICE = "{x}.at[{pre}{start:0}:{stop:None}:{step:1}{post}]"
+# Arrays are values here, so that an assignment to a slice is a new array too.
+_SET_SLICE = Row(f"{_AT_SLICE}.set({{value}}{{out}})", more=(f"{_AT_SLICE}.set({{v}}{{out}})",))
+
 ROWS: dict[str, Row] = {
     "redistribute": Row("{x}"),
     "identity": Row("{x}"),
@@ -206,14 +210,8 @@ ROWS: dict[str, Row] = {
     "dynamic_update_slice": Row(
         "jax.lax.dynamic_update_slice_in_dim({x}, {v}, {i}, {axis}, allow_negative_indices=False)"
     ),
-    "set_slice": Row(
-        "{x}.at[{pre}{start:0}:{stop:None}:{step:1}{post}].set({value}{out})",
-        more=("{x}.at[{pre}{start:0}:{stop:None}:{step:1}{post}].set({v}{out})",),
-    ),
-    "assign_slice": Row(
-        "{x}.at[{pre}{start:0}:{stop:None}:{step:1}{post}].set({value}{out})",
-        more=("{x}.at[{pre}{start:0}:{stop:None}:{step:1}{post}].set({v}{out})",),
-    ),
+    "set_slice": _SET_SLICE,
+    "assign_slice": _SET_SLICE,
     "inplace_add": Row("({x} + {y}).astype({x}.dtype)"),
     "inplace_subtract": Row("({x} - {y}).astype({x}.dtype)"),
     "inplace_multiply": Row("({x} * {y}).astype({x}.dtype)"),

@@ -24,7 +24,7 @@ _WEIGHTS = ((-2, 1 / 12), (-1, -2 / 3), (1, 2 / 3), (2, -1 / 12))
 
 
 def gradient(function: Callable[[Value], Value], at: Value) -> Value:
-    """D ``function`` / d ``at``, elementwise, in float64; ``function`` gives one number.
+    """The slope of ``function``, which gives one number, at ``at``: elementwise, in float64.
 
     Shape of the result: that of ``at``.
     """

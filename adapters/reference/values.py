@@ -85,13 +85,28 @@ def cut(mesh: Mesh, layout: Layout, value: Value) -> list[Value]:
     ]
 
 
+class Undefined(ValueError):
+    """A step has no value for the values that it is given; ``step`` is its result."""
+
+    def __init__(self, step: str, why: str):
+        super().__init__(why)
+        self.step = step
+
+
 def meaning(step: Step, values: dict[str, Value]) -> Value:
-    """The value of a step's result, given those of the names that it uses."""
+    """The value of a step's result, given those of the names that it uses.
+
+    Raises:
+        Undefined: an index out of range, say, or a matrix without an inverse.
+    """
     args = [values[arg] if isinstance(arg, str) else arg for arg in step.args]
     # Infinities and NaN are values like any other.
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        return np.asarray(OPS[step.op].meaning(*args, **step.params))
+        try:
+            return np.asarray(OPS[step.op].meaning(*args, **step.params))
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise Undefined(step.result, str(error)) from None
 
 
 # Judging a case asks for its values several times over, and differences take long.
@@ -99,7 +114,11 @@ _kept: deque[tuple[Question, dict[str, Value]]] = deque(maxlen=4)
 
 
 def evaluate(question: Question) -> dict[str, Value]:
-    """The global value of every input and result; not to be written into."""
+    """The global value of every input and result; not to be written into.
+
+    Raises:
+        Undefined: a step has no value.
+    """
     for kept, values in _kept:
         if kept is question:
             return dict(values)

@@ -77,7 +77,12 @@ class TorchAdapter:
             elif not asking.whole:
                 self._worlds.pop(size).close()
         return Answer(
-            question.id, subject, asking.end, asking.seen, complaints=tuple(asking.complaints)
+            question.id,
+            subject,
+            asking.end,
+            asking.seen,
+            complaints=tuple(asking.complaints),
+            apart=tuple(asking.apart),
         )
 
     def close(self) -> None:
@@ -110,6 +115,7 @@ class _Asking:
         self.end: End = Done()
         self.seen: tuple[Observed, ...] = ()
         self.complaints: list[str] = []
+        self.apart: list[str] = []
         self.whole = False
         self._clean = True
 
@@ -129,7 +135,7 @@ class _Asking:
             self._note(raised)
             finished = [r for r in reports if r in self._members]
             if finished or not merge.in_step(list(raised.values())):
-                self.complaints += [f"rank {r} finished" for r in finished]
+                self.apart += [f"rank {r} finished" for r in finished]
                 return
             # All are where nothing is owed, so they can go on together.
             self._world.send(Go(), raised, self._deadline)
@@ -140,7 +146,7 @@ class _Asking:
         first = raised[min(raised)]
         # It may have been raised halfway through a collective.
         self._clean = self._clean and not any(one.halfway for one in raised.values())
-        self.complaints += merge.differently(raised)
+        self.apart += merge.differently(raised)
         if not isinstance(self.end, Done):
             return
         if first.missing:

@@ -95,6 +95,28 @@ def form(template: str) -> Row:
     return lambda call: template.format(*call.args)
 
 
+def function(
+    name: str, after: str = "", fixed: dict[str, Param] | None = None, **words: str
+) -> Row:
+    """A row that calls the function ``name`` with the arguments, then parameters by keyword.
+
+    ``words``: parameter -> torch's keyword. ``fixed``: values of parameters that are not given,
+    where torch has another or none. ``after``: what follows the call, such as ``.values``.
+    """
+    given = fixed or {}
+
+    def row(call: Call) -> str:
+        values = given | call.params
+        named = (
+            f"{word}={literal(values[ours])}"
+            for ours, word in words.items()
+            if values.get(ours) is not None
+        )
+        return f"{name}({', '.join((*call.args, *named))}){after}"
+
+    return row
+
+
 def variable(name: str) -> str:
     """The Python variable for a name of the program: itself, unless Python or a line needs it."""
     bare = name.rstrip("_")

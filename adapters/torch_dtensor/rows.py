@@ -7,31 +7,9 @@ leaves the global view are in `rows_networks`.
 
 from __future__ import annotations
 
-from adapters.torch_dtensor.forms import Call, Row, Unsayable, at_dim, form, literal
+from adapters.torch_dtensor.forms import Call, Row, Unsayable, at_dim, form, function, literal
 from adapters.torch_dtensor.rows_networks import NETWORKS
 from cases.model import Param
-
-
-def function(
-    name: str, after: str = "", fixed: dict[str, Param] | None = None, **words: str
-) -> Row:
-    """A row that calls the function ``name`` with the arguments, then parameters by keyword.
-
-    ``words``: parameter -> torch's keyword. ``fixed``: values of parameters that are not given,
-    where torch has another or none. ``after``: what follows the call, such as ``.values``.
-    """
-    given = fixed or {}
-
-    def row(call: Call) -> str:
-        values = given | call.params
-        named = (
-            f"{word}={literal(values[ours])}"
-            for ours, word in words.items()
-            if values.get(ours) is not None
-        )
-        return f"{name}({', '.join((*call.args, *named))}){after}"
-
-    return row
 
 
 def _operator(sign: str) -> Row:

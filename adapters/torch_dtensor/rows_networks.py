@@ -5,7 +5,17 @@ The second part of the table in `rows`: the same form, the same rules.
 
 from __future__ import annotations
 
-from adapters.torch_dtensor.forms import Call, Row, Unsayable, at_dim, form, literal
+import msgspec
+
+from adapters.torch_dtensor.forms import (
+    Call,
+    Row,
+    Unsayable,
+    at_dim,
+    form,
+    function,
+    literal,
+)
 
 
 def _long(call: Call, place: int) -> str:
@@ -88,13 +98,8 @@ def _set_slice(call: Call) -> str:
         shape[axis] = len(range(shape[axis])[slice(*numbers)])
         if call.typed(1).shape != tuple(shape):
             new = f"torch.broadcast_to({new}, {tuple(shape)})"
-    words = {"start": "start", "stop": "end", "step": "step"}
-    where = "".join(
-        f", {word}={call.params[ours]}"
-        for ours, word in words.items()
-        if call.params.get(ours) is not None
-    )
-    return f"torch.slice_scatter({x}, {new}, dim={axis}{where})"
+    scatter = function("torch.slice_scatter", axis="dim", start="start", stop="end", step="step")
+    return scatter(msgspec.structs.replace(call, args=(x, new)))
 
 
 def _inplace(method: str) -> Row:
@@ -115,30 +120,18 @@ def _norm(name: str) -> Row:
 
 
 def _loss(name: str, **words: str) -> Row:
-    def row(call: Call) -> str:
-        said = {"reduction": "reduction", **words}
-        named = (
-            f"{word}={literal(call.params[ours])}"
-            for ours, word in said.items()
-            if ours in call.params
-        )
-        return f"{name}({', '.join((*call.args, *named))})"
-
-    return row
+    return function(name, "", None, reduction="reduction", **words)
 
 
 def _by_class(name: str) -> Row:
-    """x, classes and perhaps weights."""
+    """Of x, classes and perhaps weights."""
+    row = _loss(name, ignore="ignore_index")
 
-    def row(call: Call) -> str:
-        said = [call.args[0], _long(call, 1), *call.args[2:]]
-        if "ignore" in call.params:
-            said.append(f"ignore_index={call.params['ignore']}")
-        if "reduction" in call.params:
-            said.append(f"reduction={call.params['reduction']!r}")
-        return f"{name}({', '.join(said)})"
+    def wide(call: Call) -> str:
+        x, _, *weights = call.args
+        return row(msgspec.structs.replace(call, args=(x, _long(call, 1), *weights)))
 
-    return row
+    return wide
 
 
 def _dtype(call: Call) -> str:

@@ -46,7 +46,7 @@ def cases(exhaustive: bool) -> Iterator[Case]:
             names = _by(sample)
             few = len(sample.operands) < 3
             # By default one operand of each sample, another from sample to sample.
-            first = 0 if exhaustive or not names else (before + len(names)) % len(names)
+            first = before % len(names) if names and not exhaustive else 0
             for turn in (*range(first, len(names)), *range(first)):
                 number, by = before + turn + 1, names[turn]
                 rows = one_axis(sample, exhaustive and few)

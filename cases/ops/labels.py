@@ -216,7 +216,7 @@ def addmm(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
 
 
 def outer(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """M and n."""
+    """Rows m and columns n."""
     return (("m",), ("n",)), ("m", "n")
 
 
