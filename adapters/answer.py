@@ -24,14 +24,15 @@ class Collective(msgspec.Struct, frozen=True):
 
     ``axes``: the mesh axes that it runs over, in mesh order; empty where its groups are not
     those of any axes. ``group``: devices per group. ``bytes``: size of the local operand on
-    the device where it is largest. ``in_loop``: it stands in a loop body and is counted once.
+    the device where it is largest. ``pass_`` "update" is an optimiser's step. ``in_loop``: it
+    stands in a loop body and is counted once.
     """
 
     kind: Kind
     axes: tuple[str, ...]
     group: int
     bytes: int
-    pass_: Literal["forward", "backward"] = "forward"
+    pass_: Literal["forward", "backward", "update"] = "forward"
     in_loop: bool = False
 
 

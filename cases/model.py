@@ -133,10 +133,14 @@ class MeshStep(msgspec.Struct, frozen=True):
 
 
 class Recipe(msgspec.Struct, frozen=True):
-    """A small model with a parallel plan, by name, in place of a program of steps."""
+    """A small model with a parallel plan, by name, in place of a program of steps.
+
+    ``sizes``: those of the model that are not its own; ``dtype``: that of its parameters.
+    """
 
     name: str
     sizes: dict[str, int] = {}
+    dtype: str = "float64"
 
 
 class Question(msgspec.Struct, frozen=True):

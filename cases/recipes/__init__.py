@@ -1,0 +1,99 @@
+"""Which recipes are there? A small model with a parallel plan each, by name.
+
+To add one: its row here, its contract in `contracts`, and for a new model its tensors in
+`models`, what it computes in `meaning`, and its few lines in each adapter's ``recipes``.
+"""
+
+from __future__ import annotations
+
+from cases.model import Mesh, Question
+from cases.recipes.models import MODELS
+from cases.recipes.row import Model, Row, Tensor
+
+_ROWS = (
+    Row("mlp-tp", "mlp", ("tp",), "up column-parallel, down row-parallel", tensor="tp"),
+    Row(
+        "attention-tp", "attention", ("tp",),
+        "heads split: wq, wk, wv column-parallel, wo row-parallel",
+        tensor="tp",
+    ),
+    Row("block-tp", "block", ("tp",), "heads and hidden units split, norms on every device",
+        tensor="tp"),
+    Row(
+        "block-sp", "block", ("tp",),
+        "as block-tp, with norms and residuals split by the sequence",
+        tensor="tp", sequence=("tp",),
+    ),
+    Row("block-fsdp", "block", ("fsdp",), "parameters sharded, gathered for use", batch=("fsdp",),
+        shard=("fsdp",)),
+    Row(
+        "block-hsdp", "block", ("dp_replicate", "fsdp"),
+        "parameters sharded along fsdp, alike along dp_replicate",
+        batch=("dp_replicate", "fsdp"), shard=("fsdp",),
+    ),
+    Row(
+        "block-fsdp-tp", "block", ("fsdp", "tp"),
+        "block-sp along tp, its parameters sharded along fsdp",
+        batch=("fsdp",), sequence=("tp",), tensor="tp", shard=("fsdp",),
+    ),
+    Row(
+        "head-tp", "head", ("tp",),
+        "embedding and output weights split by the vocabulary, the loss taken of split logits",
+        tensor="tp",
+    ),
+    Row("moe-ep", "moe", ("ep",), "experts split, tokens exchanged twice", batch=("ep",),
+        expert="ep"),
+    Row(
+        "attention-cp", "attention", ("cp",),
+        "the sequence split, keys and values gathered, parameters sharded along it",
+        sequence=("cp",), shard=("cp",),
+    ),
+    Row(
+        "attention-ring", "attention", ("cp",),
+        "the sequence split, keys and values passed round a ring, parameters sharded along it",
+        sequence=("cp",), shard=("cp",),
+    ),
+)  # fmt: skip
+
+RECIPES = {row.name: row for row in _ROWS}
+
+
+def row_of(question: Question) -> Row:
+    """The row of a question's recipe; KeyError if there is none."""
+    assert question.recipe is not None
+    return RECIPES[question.recipe.name]
+
+
+def sizes_of(question: Question) -> dict[str, int]:
+    """The sizes of a question's model: its own where it names them, else the model's."""
+    assert question.recipe is not None
+    return {**MODELS[row_of(question).model].sizes, **question.recipe.sizes}
+
+
+def misfits(row: Row, sizes: dict[str, int], mesh: Mesh) -> list[tuple[str, str]]:
+    """What of a recipe cannot be split evenly on a mesh: what was found, what is wanted."""
+    found = []
+    model = MODELS[row.model]
+    for tensor in (*model.parameters, *model.inputs, model.out):
+        shape = tensor.sizes(sizes)
+        for size, name, axes in zip(shape, tensor.shape, _axes(row, tensor), strict=True):
+            parts = 1
+            for axis in axes:
+                parts *= mesh[axis]
+            if size % parts:
+                found.append((f"{name} = {size}", f"a multiple of {parts}, to split {tensor.name}"))
+    # Heads are split whole.
+    if row.tensor and "kv" in sizes and sizes["kv"] % mesh[row.tensor]:
+        found.append((f"kv = {sizes['kv']}", f"a multiple of {mesh[row.tensor]}, whole heads"))
+    return found
+
+
+def _axes(row: Row, tensor: Tensor) -> tuple[tuple[str, ...], ...]:
+    from cases.recipes.layouts import data, parameter
+
+    parameters = {one.name for one in MODELS[row.model].parameters}
+    layout = parameter(row, tensor) if tensor.name in parameters else data(row, tensor)
+    return layout.dims
+
+
+__all__ = ["MODELS", "RECIPES", "Model", "Row", "Tensor", "misfits", "row_of", "sizes_of"]
