@@ -21,6 +21,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("shard parity")
     group.addoption("--cases", metavar="FILE_OR_FOLDER", help="run these cases, not the catalogue")
     group.addoption("--exhaustive", action="store_true", help="every combination, not a sample")
+    group.addoption("--plan", action="store_true",
+                    help="with no data: layouts, collectives, sizes")  # fmt: skip
     group.addoption("--verdicts", metavar="FILE", help="write one JSON line per verdict")
     group.addoption("--ledger", metavar="FILE", action="append", default=[],
                     help="known divergences of your own, beside the project's")  # fmt: skip

@@ -44,7 +44,8 @@ class Observed(msgspec.Struct, frozen=True):
     mesh position. ``collectives`` fired by the step itself, ``full_collectives`` by
     materialising it; None where the route cannot tell. ``disagreements``: what ranks
     report differently beside the values, a sentence each. ``note``: what the framework
-    says beyond a layout, such as JAX's ``reduced``.
+    says beyond a layout, such as JAX's ``reduced``. ``local``: in mode plan, the shape of the
+    largest shard.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Observed(msgspec.Struct, frozen=True):
     disagreements: tuple[str, ...] = ()
     note: str = ""
     mesh: Mesh | None = None
+    local: tuple[int, ...] | None = None
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
@@ -111,6 +113,8 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
     ``program``: collectives of the whole program, where the route compiles it as one.
     ``complaints``: what the adapter's own cross-checks of its counters found wrong.
     ``apart``: how ranks ended that ended otherwise than the lowest that raised, a sentence each.
+    ``peak``: in mode plan, the bytes that one device holds at most while the program runs, inputs
+    and all that was made before included; None where nothing tells.
     """
 
     question: str
@@ -120,6 +124,7 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
     program: tuple[Collective, ...] | None = None
     complaints: tuple[str, ...] = ()
     apart: tuple[str, ...] = ()
+    peak: int | None = None
 
     def __getitem__(self, name: str) -> Observed:
         """What was seen of the input or result called ``name``; KeyError if it was not reached."""

@@ -19,6 +19,7 @@ from adapters.jax_xla import arrays, lines, ops, shard_map
 from adapters.reference.cheapest import cheapest
 from adapters.reference.implied import implied
 from benchmarks.bare import Job
+from cases.grids import homes
 from cases.model import Input, Mesh, Question, Step
 
 Values = dict[str, jax.Array]
@@ -43,7 +44,7 @@ def compiled(jobs: Sequence[Job]) -> Callable[[int, int], None]:
 
 def _calls(question: Question, subject: str) -> list[Call]:
     kind = AxisType.Explicit if subject == "jax/explicit" else AxisType.Auto
-    on = lines.meshes(question)
+    on = homes(question)
     calls = [_put(given, on[given.name], kind) for given in question.inputs]
     steps = {"jax/jit": _jit, "jax/explicit": _explicit}.get(subject, _plans)
     if question.steps:
@@ -55,7 +56,8 @@ def _calls(question: Question, subject: str) -> list[Call]:
 def _put(given: Input, mesh: Mesh, kind: AxisType) -> Call:
     def put(values: Values) -> None:
         # Beside JAX's calls this views bytes as an array and names a spec: some 0.03 ms.
-        values[given.name] = arrays.place(given, mesh, kind, stack=kind == AxisType.Auto)
+        there = arrays.jax_mesh(mesh, kind)
+        values[given.name] = arrays.place(given, mesh, there, stack=kind == AxisType.Auto)
 
     return put
 

@@ -6,18 +6,21 @@ stands in the order of device numbers; an `Expectation` has it by mesh position.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from cases import forms
 from cases.arrays import Array, pack
 from cases.errors import Where, shown
+from cases.grids import Grid
 from cases.inputs import Tensor, read_layout, read_locals
-from cases.meshes import Grid, by_device
+from cases.meshes import by_device
 from cases.model import Expectation, Layout, Mesh, Tolerance
 from cases.values import array
 
 KEYS = (
-    "right", "shards", "offsets", "meshes", "layouts", "counts", "sufficient", "tolerance",
+    "right", "shards", "offsets", "meshes", "refused", "layouts", "counts", "sufficient",
+    "tolerance",
 )  # fmt: skip
 
 # The kinds of collectives that an answer can have.
@@ -30,12 +33,15 @@ COLLECTIVES = (
 def read_expectation(
     raw: dict[str, Any],
     tensors: dict[str, Tensor],
+    counted: Collection[str],
     views: dict[str, Grid],
     mesh: Mesh,
     mode: str,
     where: Where,
 ) -> Expectation:
     """The expectation of a case on ``mesh`` with these inputs, results and derived meshes.
+
+    ``counted``: whose collectives can be stated.
 
     Raises:
         BadInput: an unknown name, or what does not fit the tensor that it is said of.
@@ -52,10 +58,10 @@ def read_expectation(
         shards[name] = _shards(value, tensor, place)
     offsets: dict[str, tuple[tuple[int, ...], ...]] = {}
     for name, value, tensor, place in _named(raw, "offsets", tensors, where):
-        listed = _per_device(value, len(tensor.devices), place)
+        listed = _per_device(value, tensor.mesh.size, place)
         ndim = len(tensor.typed.shape)
         starts = [forms.shape(one, place.at(i), ndim) for i, one in enumerate(listed)]
-        offsets[name] = tuple(starts[i] for i in by_device(tensor.devices))
+        offsets[name] = tuple(starts[i] for i in by_device(tensor.mesh.devices))
     layouts: dict[str, Layout] = {}
     for name, value, tensor, place in _named(raw, "layouts", tensors, where):
         layouts[name] = read_layout(value, tensor.mesh, len(tensor.typed.shape), place)
@@ -65,9 +71,10 @@ def read_expectation(
         offsets,
         _meshes(raw, views, mesh, where),
         layouts,
-        _counts(raw, tensors, where),
+        _counts(raw, counted, where),
         _sufficient(raw, where),
         _tolerance(raw, where),
+        forms.text(raw.get("refused", ""), where.at("refused")),
     )
 
 
@@ -91,7 +98,7 @@ def _named(
     return found
 
 
-def _all(names: dict[str, Any]) -> str:
+def _all(names: Collection[str]) -> str:
     return ", ".join(names) or "there is none"
 
 
@@ -103,16 +110,8 @@ def _per_device(value: Any, count: int, where: Where) -> list[Any]:
 
 
 def _shards(value: Any, tensor: Tensor, where: Where) -> tuple[Array, ...]:
-    order = by_device(tensor.devices)
-    listed = _per_device(value, len(order), where)
-    # The shapes that the layout fixes are by position; the errors name the list's own places.
-    inverse = sorted(range(len(order)), key=order.__getitem__)
-    positions = tuple(tensor.positions[position] for position in inverse)
-    by_number = Tensor(
-        tensor.typed, tensor.mesh, positions, tensor.devices, tensor.layout, tensor.irregular
-    )
-    made = read_locals(listed, by_number, where)
-    return tuple(made[i] for i in order)
+    listed = _per_device(value, tensor.mesh.size, where)
+    return read_locals(listed, tensor, tuple(sorted(tensor.mesh.devices)), where)
 
 
 def _meshes(
@@ -130,13 +129,11 @@ def _meshes(
     return found
 
 
-def _counts(
-    raw: dict[str, Any], tensors: dict[str, Tensor], where: Where
-) -> dict[str, dict[str, int]]:
+def _counts(raw: dict[str, Any], known: Collection[str], where: Where) -> dict[str, dict[str, int]]:
     found = {}
     for name, value in forms.table(raw.get("counts", {}), where.at("counts")).items():
-        if name.removesuffix("/full") not in tensors:
-            wanted = "a step y, or y/full: " + _all(tensors)
+        if name.removesuffix("/full") not in known:
+            wanted = "a step y, or y/full: " + _all(known)
             raise where.at("counts").bad(f"name {shown(name)}", wanted)
         found[name] = _by_kind(value, where.at("counts", name))
     return found

@@ -10,8 +10,8 @@ from typing import Literal
 
 import msgspec
 
+from cases.grids import homes
 from cases.layout import groups, is_even, normal
-from cases.meshes import derived
 from cases.model import Case, Layout, Mesh
 from cases.program import shapes
 
@@ -40,20 +40,16 @@ class Facts(msgspec.Struct, frozen=True):
 def facts(case: Case) -> Facts:
     """The facts of a case."""
     question = case.question
-    views = derived(question.mesh, question.mesh_steps)
-    meshes: dict[str, Mesh] = {}
-    layouts: dict[str, Layout] = {}
-    for one in question.inputs:
-        meshes[one.name] = views[one.view].mesh if one.view else one.mesh or question.mesh
-        layouts[one.name] = one.layout
+    meshes = homes(question)
+    layouts: dict[str, Layout] = {one.name: one.layout for one in question.inputs}
     typed = shapes(question)
     newly = swaps = False
     for step in question.steps:
         first = next((arg for arg in step.args if isinstance(arg, str)), None)
-        meshes[step.result] = meshes[first] if first else question.mesh
         if step.to is not None:
             layouts[step.result] = step.to
-            before = layouts.get(first) if first and len(step.args) == 1 else None
+            alone = first and len(step.args) == 1 and meshes[first] == meshes[step.result]
+            before = layouts.get(first) if first and alone else None
             if before is not None:
                 newly |= not set(step.to.partial) <= set(before.partial)
                 swaps |= _swaps(meshes[step.result], before, step.to)

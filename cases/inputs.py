@@ -12,8 +12,9 @@ import msgspec
 from cases import forms
 from cases.arrays import DTYPES, Array, numpy_dtype, pack
 from cases.errors import Where, counted, shown
+from cases.grids import Grid
 from cases.layout import local_shape, ranges
-from cases.meshes import Grid, with_devices
+from cases.meshes import with_devices
 from cases.model import Input, Layout, Mesh
 from cases.notation import NotationError, from_mapping, from_placements, from_spec
 from cases.program import Typed, check_size
@@ -31,16 +32,13 @@ MAX_NOTATION = 400
 class Tensor(msgspec.Struct, frozen=True):
     """What is known of an input or result while a file is read.
 
-    ``mesh`` is the one that its layout names axes of: the case's, an input's own or a
-    derived one. ``positions``: for each position of the case's mesh, the position in that
-    one. ``devices``: the device at each position of the case's mesh. ``layout``: None where
-    the framework chooses. ``irregular``: its shards may break the chunk rule.
+    ``mesh`` is the one that it lies on, see `grids.homes`: the case's, an input's own, or all
+    that devices see of a derived one. ``layout``: None where the framework chooses.
+    ``irregular``: its shards may break the chunk rule.
     """
 
     typed: Typed
     mesh: Mesh
-    positions: tuple[int, ...]
-    devices: tuple[int, ...]
     layout: Layout | None
     irregular: bool = False
 
@@ -48,8 +46,7 @@ class Tensor(msgspec.Struct, frozen=True):
         """The shape of each position's shard; None where it is not fixed by the layout."""
         if self.layout is None or self.irregular:
             return None
-        held = ranges(self.mesh, self.layout, self.typed.shape)
-        return tuple(local_shape(held[position]) for position in self.positions)
+        return tuple(map(local_shape, ranges(self.mesh, self.layout, self.typed.shape)))
 
 
 def read_layout(value: Any, mesh: Mesh, ndim: int, where: Where) -> Layout:
@@ -76,7 +73,7 @@ def read_layout(value: Any, mesh: Mesh, ndim: int, where: Where) -> Layout:
     except NotationError as error:
         if error.axis is not None:
             where = where.at(
-                error.axis if isinstance(value, dict) else mesh.names.index(error.axis)
+                error.axis if isinstance(value, dict) else mesh.named.index(error.axis)
             )
         raise where.bad(error.found, error.wanted) from None
     raise where.bad(shown(value), "placements or a PartitionSpec")
@@ -111,7 +108,7 @@ def read_input(
     forms.shape(table.get("shape", []), where.at("shape"))
     dtype = forms.one_of(table.get("dtype", "float32"), where.at("dtype"), "a known dtype", DTYPES)
     check_size(Typed(shape, dtype), mode, where.at(key))
-    own, on, positions = _read_mesh(table, mesh, views, mode, where)
+    own, on = _read_mesh(table, mesh, views, mode, where)
     written = "spec" if "spec" in table else "placements"
     if written not in table:
         raise where.bad("no layout", "placements or spec")
@@ -129,9 +126,10 @@ def read_input(
         irregular = forms.flag(table["irregular"], where.at("irregular"))
     if irregular and "per_device" not in table:
         raise where.bad("irregular shards without per_device", "per_device, a shard each")
-    devices = own.devices if own else mesh.devices
-    tensor = Tensor(Typed(shape, dtype), on, positions, devices, layout, irregular)
-    value, per_device = _read_values(table, tensor, mode, where)
+    tensor = Tensor(Typed(shape, dtype), on, layout, irregular)
+    # What is given for each device is listed as the case's mesh has them, or the input's own.
+    listed = (own or mesh).devices
+    value, per_device = _read_values(table, tensor, listed, mode, where)
     view = table.get("view")
     made = Input(name, shape, dtype, layout, value, per_device, irregular, own, view)
     return made, tensor
@@ -147,21 +145,30 @@ def _check_reduction(op: str, dtype: str, where: Where) -> None:
 
 def _read_mesh(
     table: dict[str, Any], mesh: Mesh, views: dict[str, Grid], mode: str, where: Where
-) -> tuple[Mesh | None, Mesh, tuple[int, ...]]:
+) -> tuple[Mesh | None, Mesh]:
     if "view" in table:
-        view = forms.text(table["view"], where.at("view"), "the name of a mesh step")
-        if view not in views:
-            wanted = "the result of a mesh step: " + (", ".join(views) or "there is none")
-            raise where.at("view").bad(shown(view), wanted)
-        return None, views[view].mesh, views[view].positions
-    own = None
+        return None, view_of(table["view"], mesh, views, where.at("view"))
     if "devices" in table:
         own = with_devices(mesh, table["devices"], mode, where.at("devices"))
-    return own, mesh, tuple(range(mesh.size))
+        return own, own
+    return None, mesh
+
+
+def view_of(name: Any, mesh: Mesh, views: dict[str, Grid], where: Where) -> Mesh:
+    """All that devices see of the derived mesh called ``name``.
+
+    Raises:
+        BadInput: there is none of that name.
+    """
+    view = forms.text(name, where, "the name of a mesh step")
+    if view not in views:
+        wanted = "the result of a mesh step: " + (", ".join(views) or "there is none")
+        raise where.bad(shown(view), wanted)
+    return views[view].whole(mesh)
 
 
 def _read_values(
-    table: dict[str, Any], tensor: Tensor, mode: str, where: Where
+    table: dict[str, Any], tensor: Tensor, devices: tuple[int, ...], mode: str, where: Where
 ) -> tuple[Array | None, tuple[Array, ...] | None]:
     if mode == "plan":
         for key in ("values", "per_device"):
@@ -170,7 +177,7 @@ def _read_values(
         return None, None
     shape, dtype = tensor.typed.shape, tensor.typed.dtype
     if "per_device" in table:
-        return None, read_locals(table["per_device"], tensor, where.at("per_device"))
+        return None, read_locals(table["per_device"], tensor, devices, where.at("per_device"))
     given, place = table.get("values", "arange"), where.at("values")
     if isinstance(given, str):
         if given != "arange":
@@ -184,26 +191,27 @@ def _read_values(
     assert tensor.layout is not None
     if not tensor.layout.partial:
         return pack(value), None
-    pieces = addends(value, tensor.mesh, tensor.layout, place)
-    return None, tuple(pieces[position] for position in tensor.positions)
+    return None, tuple(addends(value, tensor.mesh, tensor.layout, place))
 
 
-def read_locals(raw: Any, tensor: Tensor, where: Where) -> tuple[Array, ...]:
-    """One local array per position of the case's mesh, in the order listed.
+def read_locals(
+    raw: Any, tensor: Tensor, devices: tuple[int, ...], where: Where
+) -> tuple[Array, ...]:
+    """One local array per position of the tensor's mesh; listed as ``devices`` are.
 
     Their shapes must be those of the layout, where it fixes them.
     """
     listed = forms.items(raw, where, "a list with an array for each device")
-    if len(listed) != len(tensor.positions):
-        raise where.bad(
-            counted(len(listed), "array"), f"{len(tensor.positions)}, one for each device"
-        )
+    if len(listed) != len(devices):
+        raise where.bad(counted(len(listed), "array"), f"{len(devices)}, one for each device")
     shapes = tensor.local_shapes()
     dtype = tensor.typed.dtype
-    made = []
-    for i, one in enumerate(listed):
+    made: dict[int, Array] = {}
+    position = {device: at for at, device in enumerate(tensor.mesh.devices)}
+    for i, (one, device) in enumerate(zip(listed, devices, strict=True)):
+        at = position[device]
         if shapes is None:
-            made.append(shard(one, dtype, tensor.typed.shape, where.at(i)))
+            made[at] = pack(shard(one, dtype, tensor.typed.shape, where.at(i)))
         else:
-            made.append(sized(one, dtype, shapes[i], where.at(i)))
-    return tuple(pack(one) for one in made)
+            made[at] = pack(sized(one, dtype, shapes[at], where.at(i)))
+    return tuple(made[at] for at in range(len(devices)))

@@ -6,6 +6,7 @@ Index arithmetic only: no values, no collectives, no notation.
 from __future__ import annotations
 
 import itertools
+import math
 from functools import lru_cache
 
 from cases.model import Layout, Mesh
@@ -61,11 +62,33 @@ def local_shape(held: Ranges) -> tuple[int, ...]:
     return tuple(stop - start for start, stop in held)
 
 
+def largest(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Shape of the largest shard, which is the first position's: chunks only get smaller."""
+    local = []
+    for size, axes in zip(shape, layout.dims, strict=True):
+        for axis in axes:
+            size = -(-size // mesh[axis])
+        local.append(size)
+    return tuple(local)
+
+
+def divides(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> bool:
+    """Whether every dim has elements, and as many in each of its chunks.
+
+    Then chunks follow from the order of the axes alone, and are another wherever that is.
+    """
+    return all(
+        size > 0 and size % math.prod(mesh[axis] for axis in axes) == 0
+        for size, axes in zip(shape, layout.dims, strict=True)
+    )
+
+
 def offset(held: Ranges) -> tuple[int, ...]:
     """Global index of a shard's first element; an empty shard's is where it would begin."""
     return tuple(start for start, _ in held)
 
 
+@lru_cache(maxsize=1024)
 def groups(mesh: Mesh, axes: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
     """The groups of mesh positions that differ along ``axes`` only.
 
@@ -113,6 +136,8 @@ def same(mesh: Mesh, one: Layout, other: Layout, shape: tuple[int, ...]) -> bool
         return True
     if due(one.partial) != due(other.partial):
         return False
+    if divides(mesh, one, shape) and divides(mesh, other, shape):
+        return one.dims == other.dims
     return ranges(mesh, one, shape) == ranges(mesh, other, shape)
 
 
@@ -123,4 +148,6 @@ def used(layout: Layout) -> tuple[str, ...]:
 
 def is_even(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> bool:
     """Whether every mesh position holds a shard of one and the same shape."""
+    if divides(mesh, layout, shape):
+        return True
     return len({local_shape(held) for held in ranges(mesh, layout, shape)}) == 1

@@ -24,12 +24,22 @@ from cases.errors import Where, shown
 from cases.facts import Facts, facts
 from cases.facts import Where as Split
 from cases.model import REDUCTIONS, Case, slug
+from cases.recipes import RECIPES
+from cases.recipes.form import PASSES
 
 # The project's own.
 LEDGER = Path(__file__).with_name("divergences.toml")
 
 Aspect = Literal[
-    "soundness", "global", "shards", "layout", "collectives", "effects", "gradients", "meshes"
+    "soundness",
+    "global",
+    "shards",
+    "layout",
+    "collectives",
+    "effects",
+    "gradients",
+    "meshes",
+    "plan",
 ]
 ASPECTS: tuple[Aspect, ...] = get_args(Aspect)
 
@@ -49,6 +59,8 @@ OBSERVED = {
     "plan": "the kind of plan",
     "rule": "the name of a lowering rule",
     "layout": "the kind of difference",
+    # Of a plan, from what the same release does with data.
+    "differs": "in what",
 }
 
 KEYS = ("id", "aspect", "subject", "versions", "cases", "observed", "why", "link")
@@ -63,8 +75,9 @@ class Named(msgspec.Struct, frozen=True):
     """Which cases an entry names: those for which everything given is so; all, if nothing is.
 
     ``ids``: patterns, of which one must match the case's `slug`. ``tags``: all must be the
-    case's. ``family``: one of these. ``step``: one of these is the result or op of a step, an
-    input, or "y/full" for materialising y, "full" for materialising anything.
+    case's. ``family``: one of these. ``recipe``: one of these; another plan of a recipe is only
+    ever known by its name. ``step``: one of these is the result or op of a step, an input, or
+    "y/full" for materialising y, "full" for materialising anything.
     ``axes`` and ``devices``: how many the mesh has. ``dtype``: that of some input. ``partial``:
     a reduction that something owes. ``indivisible``: one of these. The others as in `Facts`.
     """
@@ -72,6 +85,7 @@ class Named(msgspec.Struct, frozen=True):
     ids: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     family: tuple[str, ...] = ()
+    recipe: tuple[str, ...] = ()
     step: tuple[str, ...] = ()
     axes: int | None = None
     devices: int | None = None
@@ -207,6 +221,10 @@ def _named(raw: Any, where: Where) -> Named:
         match key:
             case "id" | "tags" | "family" | "step":
                 given["ids" if key == "id" else key] = _some(value, place)
+            case "recipe":
+                given[key] = _some(value, place)
+                for one in given[key]:
+                    forms.one_of(one, place, "a known recipe", RECIPES)
             case "axes" | "devices":
                 given[key] = forms.integer(value, place, 1, "an integer of at least 1")
             case "ascending" | "uneven" | "empty" | "newly_partial" | "swaps_partial":
@@ -253,6 +271,7 @@ def names(entry: Entry, case: Case, fact: Facts | None = None) -> bool:
         (not want.ids or any(fnmatchcase(read, pattern) for pattern in want.ids))
         and case.tags.issuperset(want.tags)
         and (not want.family or case.family in want.family)
+        and _recipe_fits(entry, case)
         and want.axes in (None, len(mesh.axes))
         and want.devices in (None, mesh.size)
         and (want.dtype is None or any(one.dtype == want.dtype for one in case.question.inputs))
@@ -271,6 +290,13 @@ def names(entry: Entry, case: Case, fact: Facts | None = None) -> bool:
     )
 
 
+def _recipe_fits(entry: Entry, case: Case) -> bool:
+    recipe, want = case.question.recipe, entry.cases.recipe
+    if recipe is None:
+        return not want
+    return recipe.name in want or (not want and not entry.observed.startswith("plan: "))
+
+
 def steps(entry: Entry, case: Case) -> tuple[str, ...]:
     """The steps of a case that an entry is about, as verdicts name them: y, or y/full.
 
@@ -279,6 +305,9 @@ def steps(entry: Entry, case: Case) -> tuple[str, ...]:
     want, question = entry.cases.step, case.question
     made = [(one.name, one.name) for one in question.inputs]
     made += [(one.result, one.op) for one in question.steps]
+    if question.recipe is not None:
+        # What an answer shows of a training step, and its passes.
+        made += [(name, name) for name in (*question.check, *PASSES)]
     fulls = [(f"{name}/full", "full") for name, _ in made]
     return tuple(name for name, kind in (*made, *fulls) if not want or {name, kind} & {*want})
 

@@ -9,17 +9,21 @@ from __future__ import annotations
 import datetime
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
 from cases import expect, forms, meshes, program
 from cases.errors import Where, shown
-from cases.inputs import Tensor, read_input, read_layout
-from cases.meshes import Grid
-from cases.model import Case, Input, Layout, Mesh, MeshStep, Question, Recipe, Step, slug
+from cases.grids import Grid
+from cases.inputs import Tensor, read_input, read_layout, view_of
+from cases.meshes import Derived
+from cases.model import Case, Input, Layout, Mesh, MeshStep, Question, Step, slug
 from cases.ops import OPS
 from cases.program import Typed, Written
+from cases.recipes import RECIPES
+from cases.recipes.form import PASSES, read_recipe
+from cases.recipes.layouts import observed, plain
 
 KEYS = (
     "id", "source", "date", "kind", "notes", "tags", "insensitive",
@@ -122,18 +126,27 @@ def read_case(raw: Any, file: str, place: Where) -> Case:
     if "mesh" not in table:
         raise where.bad("no mesh", "mesh, such as {x = 4}")
     mesh = meshes.read_mesh(table["mesh"], table.get("devices"), mode, where)
-    mesh_steps, views = meshes.read_steps(table.get("mesh_steps", []), mesh, where.at("mesh_steps"))
-    recipe = _recipe(table, where)
+    derived = _derived(table, mesh, where)
+    mesh_steps, views = derived.steps, derived.views
+    recipe, shown_of_it = None, dict[str, Tensor]()
+    if "recipe" in table:
+        recipe, shown_of_it = read_recipe(table, mesh, mode, where)
     inputs, tensors = _inputs(table.get("inputs", {}), mesh, views, mode, where.at("inputs"))
     written = program.read(table.get("program", []), where.at("program"))
     steps = _steps(written, table.get("to", {}), mesh, views, tensors, mode, where)
     # Whatever a mesh step does to a framework's registry of meshes outlives the case.
     fresh = bool(mesh_steps) or "state" in tags
     _check_after(mesh_steps, tensors, where.at("mesh_steps"))
-    expectation = expect.read_expectation(table, tensors, views, mesh, mode, where)
-    checked = _check(table, written, inputs, views, tensors, where)
+    tensors |= shown_of_it
+    counted = PASSES if recipe else (*tensors,)
+    expectation = expect.read_expectation(table, tensors, counted, views, mesh, mode, where)
+    told_of = (*views, *derived.equal, *filter(None, (expectation.refused,)))
+    checked = _check(table, written, inputs, told_of, tensors, where)
+    if recipe is not None:
+        row = RECIPES[recipe.name]
+        checked = observed(row) if mode == "plan" else (*observed(row), *plain(row))
     # What is said to be right is looked at, whether or not it is listed.
-    known = (*tensors, *views)
+    known = (*tensors, *views) if recipe is None else ()
     checked += tuple(name for name in known if name in expect.said_of(expectation) - {*checked})
     question = Question(
         id=case_id,
@@ -171,20 +184,13 @@ def _date(value: Any, where: Where) -> str:
     return text
 
 
-def _recipe(table: dict[str, Any], where: Where) -> Recipe | None:
-    if "recipe" not in table:
-        return None
-    for other in ("program", "inputs", "to"):
-        forms.exclusive(table, "recipe", other, where)
-    place = where.at("recipe")
-    raw = forms.table(table["recipe"], place, ("name", "sizes"))
-    if "name" not in raw:
-        raise place.bad("no name", "name, that of a recipe")
-    sizes = {
-        name: forms.integer(size, place.at("sizes", name), 1, "an integer of at least 1")
-        for name, size in forms.table(raw.get("sizes", {}), place.at("sizes")).items()
-    }
-    return Recipe(forms.text(raw["name"], place.at("name"), "the name of a recipe"), sizes)
+def _derived(table: dict[str, Any], mesh: Mesh, where: Where) -> Derived:
+    """What the mesh steps make; nothing can come after one that is to be refused."""
+    if "refused" in table:
+        for other in ("inputs", "program", "recipe"):
+            forms.exclusive(table, "refused", other, where)
+    refused = forms.text(table.get("refused", ""), where.at("refused"), "the name of a mesh step")
+    return meshes.read_steps(table.get("mesh_steps", []), mesh, where.at("mesh_steps"), refused)
 
 
 def _inputs(
@@ -230,16 +236,20 @@ def _steps(
         program.check_size(made, mode, one.where)
         first = next((tensors[arg] for arg in one.args if isinstance(arg, str)), None)
         on = first.mesh if first else mesh
+        if "view" in one.params:
+            on = view_of(one.params["view"], mesh, views, one.where)
+        _check_distinct(one, on)
         layout = _asked(one, asked, on, made, where)
         steps.append(Step(one.result, one.op, one.args, one.params, layout))
-        tensors[one.result] = Tensor(
-            made,
-            on,
-            first.positions if first else tuple(range(mesh.size)),
-            first.devices if first else mesh.devices,
-            layout,
-        )
+        tensors[one.result] = Tensor(made, on, layout)
     return tuple(steps)
+
+
+def _check_distinct(step: Written, mesh: Mesh) -> None:
+    """Axes along which seeds are to differ are axes of the mesh."""
+    for axis in step.params.get("distinct", ()):
+        if axis not in mesh.names:
+            raise step.where.bad(f"distinct axis {axis!r}", "one of " + ", ".join(mesh.names))
 
 
 def _check_grad(step: Written, before: list[Step], inputs: tuple[str, ...]) -> None:
@@ -265,6 +275,8 @@ def _check_grad(step: Written, before: list[Step], inputs: tuple[str, ...]) -> N
 
 def _check_after(steps: tuple[MeshStep, ...], tensors: dict[str, Tensor], where: Where) -> None:
     for i, step in enumerate(steps):
+        if step.result in tensors:
+            raise where.at(i, 0).bad("the name of an input or result", "a name not taken")
         if step.after and step.after not in tensors:
             wanted = "an input or a result: " + (", ".join(tensors) or "there is none")
             raise where.at(i, 3, "after").bad(shown(step.after), wanted)
@@ -291,7 +303,7 @@ def _check(
     table: dict[str, Any],
     written: tuple[Written, ...],
     inputs: tuple[Input, ...],
-    views: dict[str, Grid],
+    views: Collection[str],
     tensors: dict[str, Tensor],
     where: Where,
 ) -> tuple[str, ...]:
@@ -309,7 +321,7 @@ def _check(
     for i, name in enumerate(names):
         if name in names[:i]:
             raise place.at(i).bad(f"{name!r} again", "each name once")
-        if "recipe" not in table and name not in tensors and name not in views:
+        if name not in tensors and name not in views:
             wanted = "an input, a result or a derived mesh: " + ", ".join([*tensors, *views])
             raise place.at(i).bad(shown(name), wanted)
     return names

@@ -1,6 +1,6 @@
-"""Which meshes does a case name? Its own, with its devices, and those derived from it.
+"""Which meshes does a case name? Its own, with its devices, and the steps that derive others.
 
-Index arithmetic on axes; knows nothing of tensors.
+What a derived mesh is, `grids` says. Knows nothing of tensors.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from cases import forms
+from cases import forms, grids
 from cases.errors import Where, counted, shown
-from cases.layout import coordinates
+from cases.grids import Grid, MeshError
 from cases.model import Mesh, MeshStep, mesh
 
 # A real run starts a process per device; a plan only does arithmetic.
@@ -21,33 +21,12 @@ MAX_DEVICES = {"real": 64, "plan": 65536}
 MESH_OPS: tuple[str, ...] = get_args(get_type_hints(MeshStep)["op"])
 
 
-class Grid(msgspec.Struct, frozen=True):
-    """A mesh as the positions of the case's mesh see it.
+class Derived(msgspec.Struct, frozen=True):
+    """What the mesh steps of a case make: the steps, the derived meshes, the comparisons."""
 
-    ``axes``: axis -> its size, and the index along it of each position of the case's mesh.
-    """
-
-    axes: dict[str, tuple[int, tuple[int, ...]]]
-
-    @property
-    def mesh(self) -> Mesh:
-        """The axes as a mesh over 0, 1, 2, …: enough to read a layout by."""
-        return mesh({name: size for name, (size, _) in self.axes.items()})
-
-    @property
-    def positions(self) -> tuple[int, ...]:
-        """For each position of the case's mesh, its row-major position in this one."""
-        count = max((len(index) for _, index in self.axes.values()), default=1)
-        found = [0] * count
-        for size, index in self.axes.values():
-            found = [before * size + i for before, i in zip(found, index, strict=True)]
-        return tuple(found)
-
-
-def grid(of: Mesh) -> Grid:
-    """A mesh as its own positions see it."""
-    where = coordinates(of)
-    return Grid({name: (size, tuple(at[name] for at in where)) for name, size in of.axes})
+    steps: tuple[MeshStep, ...] = ()
+    views: dict[str, Grid] = {}
+    equal: dict[str, bool] = {}
 
 
 def read_mesh(raw: Any, devices: Any, mode: str, where: Where) -> Mesh:
@@ -102,116 +81,90 @@ def by_device(devices: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(place[device] for device in devices)
 
 
-def read_steps(raw: Any, of: Mesh, where: Where) -> tuple[tuple[MeshStep, ...], dict[str, Grid]]:
-    """The mesh steps of a case, and the mesh that each makes.
+def read_steps(raw: Any, of: Mesh, where: Where, refused: str = "") -> Derived:
+    """The mesh steps of a case, and what each makes.
+
+    ``refused``: the last step, which is wrong on purpose, and makes nothing.
 
     Raises:
-        BadInput: an unknown op or axis, sizes that do not multiply, a name used twice.
+        BadInput: an unknown op or axis, sizes that do not multiply, a name used twice; a
+            ``refused`` step that is right, or not the last.
     """
     steps: list[MeshStep] = []
     made: dict[str, Grid] = {}
+    equal: dict[str, bool] = {}
     for i, one in enumerate(forms.items(raw, where, "a list of mesh steps")):
         place = where.at(i)
-        parts = forms.items(one, place)
-        if len(parts) not in (3, 4):
-            raise place.bad(
-                counted(len(parts), "part"), "[result, op, axes] or [result, op, axes, {…}]"
-            )
-        result = forms.identifier(parts[0], place.at(0))
-        if result in made or result in of.names:
-            raise place.at(0).bad(f"{result!r} again", "a name not taken")
-        op = forms.one_of(parts[1], place.at(1), "a mesh op", MESH_OPS)
-        axes = forms.texts(parts[2], place.at(2), "a list of axes")
-        known = {"mesh_unflatten": ("axes", "from", "after")}.get(op, ("from", "after"))
-        params = dict(forms.table(parts[3] if len(parts) == 4 else {}, place.at(3), known))
-        after = forms.text(params.pop("after", ""), place.at(3, "after"))
-        base = of
-        if "from" in params:
-            base = mesh(read_sizes(params["from"], place.at(3, "from")))
-            if base.size != of.size:
-                found = counted(base.size, "device")
-                raise place.at(3, "from").bad(found, f"{of.size}, as the case's mesh has")
-        made[result] = _derive(op, result, axes, params, grid(base), made, place)
-        if "from" in params and made[result].mesh.axes != of.axes:
-            found = f"a mesh {_said(made[result].mesh)}"
+        step = _read_step(one, of, made, place)
+        if step.result in {*of.names, *(before.result for before in steps)}:
+            raise place.at(0).bad(f"{step.result!r} again", "a name not taken")
+        steps.append(step)
+        try:
+            if step.op == "mesh_equal":
+                equal[step.result] = grids.equal(step, made)
+            else:
+                made[step.result] = grids.derive(step, of, made)
+        except MeshError as error:
+            if step.result != refused:
+                raise place.at(*error.place).bad(error.found, error.wanted) from None
+            continue
+        if step.result == refused:
+            raise place.bad("a mesh step that is right", "one to be refused, as refused says")
+        if "from" in step.params and made[step.result].mesh.axes != of.axes:
+            found = f"a mesh {_said(made[step.result].mesh)}"
             raise place.bad(found, f"the case's mesh {_said(of)}, which is made from this one")
-        steps.append(MeshStep(result, op, axes, params, after))  # type: ignore[arg-type]
-    return tuple(steps), made
+    if refused and (not steps or steps[-1].result != refused):
+        last = repr(steps[-1].result) if steps else "there is none"
+        raise where.bad(f"refused {shown(refused)}", f"the last mesh step: {last}")
+    return Derived(tuple(steps), made, equal)
 
 
-def derived(of: Mesh, steps: tuple[MeshStep, ...]) -> dict[str, Grid]:
-    """The mesh that each of a question's mesh steps makes; ``of`` is the question's own."""
-    made: dict[str, Grid] = {}
-    for step in steps:
-        source = step.params.get("from")
-        base = mesh(source) if isinstance(source, dict) else of
-        made[step.result] = _derive(
-            step.op, step.result, step.axes, step.params, grid(base), made, Where("")
+# What each op takes beside "of", "from" and "after".
+_PARAMS = {"mesh_unflatten": ("axes", "fake")}
+
+
+def _read_step(raw: Any, of: Mesh, made: dict[str, Grid], where: Where) -> MeshStep:
+    """A step as it is written; whether it makes a mesh is not looked at."""
+    parts = forms.items(raw, where)
+    if len(parts) not in (3, 4):
+        raise where.bad(
+            counted(len(parts), "part"), "[result, op, axes] or [result, op, axes, {…}]"
         )
-    return made
-
-
-def _derive(
-    op: str,
-    result: str,
-    axes: tuple[str, ...],
-    params: dict[str, Any],
-    base: Grid,
-    made: dict[str, Grid],
-    where: Where,
-) -> Grid:
-    # A flattened axis can be sliced by the name of the step that made it.
-    flat = {name: one.axes[name] for name, one in made.items() if name in one.axes}
-    known = base.axes | flat
-    if op == "mesh_concatenate":
-        known = known | dict.fromkeys(made, (1, ()))
-    if not axes:
-        raise where.at(2).bad("no axes", "at least one")
-    for i, axis in enumerate(axes):
-        if axis not in known:
-            raise where.at(2, i).bad(f"axis {shown(axis)}", f"one of {', '.join(known)}")
-        if axis in axes[:i]:
-            raise where.at(2, i).bad(f"axis {axis!r} again", "each axis once")
-    if op == "mesh_slice":
-        return Grid({axis: known[axis] for axis in axes})
-    if op == "mesh_flatten":
-        size = math.prod(known[axis][0] for axis in axes)
-        picked = Grid({axis: known[axis] for axis in axes})
-        return Grid({result: (size, picked.positions)})
+    result = forms.identifier(parts[0], where.at(0))
+    op = forms.one_of(parts[1], where.at(1), "a mesh op", MESH_OPS)
+    axes = forms.texts(parts[2], where.at(2), "a list of axes")
+    known = (*_PARAMS.get(op, ()), *(() if op == "mesh_equal" else ("from", "of")), "after")
+    place = where.at(3)
+    params = dict(forms.table(parts[3] if len(parts) == 4 else {}, place, known))
+    after = forms.text(params.pop("after", ""), place.at("after"))
+    forms.exclusive(params, "from", "of", place)
+    if op == "mesh_equal":
+        if len(axes) != 2:
+            raise where.at(2).bad(counted(len(axes), "name"), "two derived meshes")
+        for at, name in enumerate(axes):
+            _earlier(name, made, where.at(2, at))
+    if "of" in params:
+        _earlier(forms.text(params["of"], place.at("of")), made, place.at("of"))
+    if "from" in params:
+        size = math.prod(read_sizes(params["from"], place.at("from")).values())
+        if size != of.size:
+            found = counted(size, "device")
+            raise place.at("from").bad(found, f"{of.size}, as the case's mesh has")
     if op == "mesh_unflatten":
-        return _unflatten(axes, params, base, where)
-    joined: dict[str, tuple[int, tuple[int, ...]]] = {}
-    for i, axis in enumerate(axes):
-        part = made[axis].axes if axis in made else {axis: known[axis]}
-        if twice := sorted(joined.keys() & part.keys()):
-            raise where.at(2, i).bad(f"axis {twice[0]!r} again", "each axis once")
-        joined |= part
-    return Grid(joined)
+        if "axes" not in params:
+            raise place.bad("no axes", "the new axes with their sizes")
+        inner = read_sizes(params["axes"], place.at("axes"))
+        for at, axis in enumerate(forms.texts(params.get("fake", []), place.at("fake"))):
+            if axis not in inner:
+                wanted = "a new axis: " + ", ".join(inner)
+                raise place.at("fake", at).bad(f"axis {shown(axis)}", wanted)
+    return MeshStep(result, op, axes, params, after)  # type: ignore[arg-type]
 
 
-def _unflatten(axes: tuple[str, ...], params: dict[str, Any], base: Grid, where: Where) -> Grid:
-    if len(axes) != 1:
-        raise where.at(2).bad(f"{len(axes)} axes", "one axis")
-    if axes[0] not in base.axes:
-        raise where.at(2, 0).bad(f"axis {axes[0]!r}", f"one of {', '.join(base.axes)}")
-    if "axes" not in params:
-        raise where.at(3).bad("no axes", "the new axes with their sizes")
-    inner = read_sizes(params["axes"], where.at(3, "axes"))
-    size, index = base.axes[axes[0]]
-    if math.prod(inner.values()) != size:
-        found = f"sizes that multiply to {math.prod(inner.values())}"
-        raise where.at(3, "axes").bad(found, f"{size}, the size of axis {axes[0]!r}")
-    split = grid(mesh(inner)).axes
-    new: dict[str, tuple[int, tuple[int, ...]]] = {}
-    for axis, kept in base.axes.items():
-        if axis != axes[0]:
-            part = {axis: kept}
-        else:
-            part = {name: (n, tuple(at[i] for i in index)) for name, (n, at) in split.items()}
-        if twice := sorted(new.keys() & part.keys()):
-            raise where.at(3, "axes").bad(f"axis {twice[0]!r} again", "each axis once")
-        new |= part
-    return Grid(new)
+def _earlier(name: str, made: dict[str, Grid], where: Where) -> None:
+    if name not in made:
+        wanted = "an earlier mesh step: " + (", ".join(made) or "there is none")
+        raise where.bad(shown(name), wanted)
 
 
 def _said(of: Mesh) -> str:

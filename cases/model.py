@@ -17,6 +17,10 @@ from cases.arrays import Array
 
 REDUCTIONS = ("sum", "avg", "max", "min", "product")
 
+# The axis along which the meshes that devices see of a derived one stand side by side. No axis of
+# a case can be called so, and no layout names it.
+REST = "*"
+
 Scalar = bool | int | float | str
 Param = Scalar | None | list[int | float | str] | dict[str, int]
 
@@ -39,6 +43,11 @@ class Mesh(msgspec.Struct, frozen=True):
     def names(self) -> tuple[str, ...]:
         """Axis names, outermost first."""
         return tuple(name for name, _ in self.axes)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The axes that a layout can name: all but `REST`."""
+        return tuple(name for name in self.names if name != REST)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -87,10 +96,10 @@ class Foreign(msgspec.Struct, frozen=True, tag=True):
 class Input(msgspec.Struct, frozen=True):
     """A tensor that exists before the program runs.
 
-    Exactly one of ``value`` (the global array) and ``per_device`` (one local array per mesh
-    position: the addends of a partial input, or shards as they are) is given. ``irregular``
-    marks per-device shards that break the chunk rule. ``mesh`` replaces the question's mesh;
-    ``view`` names a mesh made by the mesh steps.
+    Exactly one of ``value`` (the global array) and ``per_device`` (one local array per position
+    of the mesh that it lies on, see `grids.homes`: the addends of a partial input, or shards as
+    they are) is given. ``irregular`` marks per-device shards that break the chunk rule. ``mesh``
+    replaces the question's mesh; ``view`` names a mesh made by the mesh steps.
     """
 
     name: str
@@ -122,11 +131,13 @@ class Step(msgspec.Struct, frozen=True):
 class MeshStep(msgspec.Struct, frozen=True):
     """A mesh derived from the question's: slice, flatten, unflatten or concatenate ``axes``.
 
-    ``after``: the input or result that is there before it is derived; "" for none.
+    Or from an earlier one, which ``params`` name as "of". "mesh_equal" says whether the two
+    derived meshes in ``axes`` are one. ``after``: the input or result that is there before it
+    is derived; "" for none.
     """
 
     result: str
-    op: Literal["mesh_slice", "mesh_flatten", "mesh_unflatten", "mesh_concatenate"]
+    op: Literal["mesh_slice", "mesh_flatten", "mesh_unflatten", "mesh_concatenate", "mesh_equal"]
     axes: tuple[str, ...]
     params: dict[str, Param | dict[str, int]] = {}
     after: str = ""
@@ -174,9 +185,10 @@ class Expectation(msgspec.Struct, frozen=True):
     """What is right, where the case says so itself rather than leaving it to the reference.
 
     ``right``: result -> global value. ``shards`` and ``offsets``: input or result -> one
-    per mesh position. ``meshes``: mesh step -> the grid that each device sees. ``counts``:
-    step or "step/full" -> collectives by kind for torch, stated by the case's source.
-    ``sufficient``: kind -> number of collectives that suffice, held against the cheapest plan.
+    per mesh position. ``meshes``: mesh step -> the grid that each device sees. ``refused``: the
+    mesh step that is wrong and has to be refused, "" for none. ``counts``: step or "step/full"
+    -> collectives by kind for torch, stated by the case's source. ``sufficient``: kind ->
+    number of collectives that suffice, held against the cheapest plan.
     """
 
     right: dict[str, Array] = {}
@@ -187,6 +199,7 @@ class Expectation(msgspec.Struct, frozen=True):
     counts: dict[str, dict[str, int]] = {}
     sufficient: dict[str, int] | None = None
     tolerance: Tolerance | None = None
+    refused: str = ""
 
 
 class Case(msgspec.Struct, frozen=True):

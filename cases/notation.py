@@ -44,15 +44,15 @@ def from_placements(placements: Sequence[str], mesh: Mesh, ndim: int) -> Layout:
     Raises:
         NotationError: a placement is malformed, or no order of axes has that split factor.
     """
-    if len(placements) != len(mesh.axes):
+    if len(placements) != len(mesh.named):
         raise NotationError(
             f"{len(placements)} placement{'' if len(placements) == 1 else 's'}",
-            f"one for each of the {len(mesh.axes)} mesh axes {', '.join(mesh.names)}",
+            f"one for each of the {len(mesh.named)} mesh axes {', '.join(mesh.named)}",
         )
     dims: list[list[str]] = [[] for _ in range(ndim)]
     partial: list[tuple[str, str]] = []
     # From the last mesh axis to the first, so that a split factor counts axes placed already.
-    for axis, text in reversed(list(zip(mesh.names, placements, strict=True))):
+    for axis, text in reversed(list(zip(mesh.named, placements, strict=True))):
         read = _PLACEMENT.fullmatch(text)
         if read is None:
             raise NotationError(repr(text), "R, S(dim), SS(dim,factor) or P(reduction)", axis)
@@ -91,9 +91,9 @@ def from_mapping(placements: Mapping[str, str], mesh: Mesh, ndim: int) -> Layout
         NotationError: an axis is not the mesh's, or a placement is malformed.
     """
     for axis in placements:
-        if axis not in mesh.names:
-            raise NotationError(f"axis {axis!r}", "one of " + ", ".join(mesh.names))
-    return from_placements([placements.get(axis, "R") for axis in mesh.names], mesh, ndim)
+        if axis not in mesh.named:
+            raise NotationError(f"axis {axis!r}", "one of " + ", ".join(mesh.named))
+    return from_placements([placements.get(axis, "R") for axis in mesh.named], mesh, ndim)
 
 
 @lru_cache(maxsize=4096)
@@ -128,12 +128,12 @@ def from_spec(text: str, mesh: Mesh, ndim: int) -> Layout:
         raise NotationError(f"{len(dims)} entries in {text}", f"at most {ndim}, one per dim")
     layout = Layout(
         dims + ((),) * (ndim - len(dims)),
-        tuple((axis, "sum") for axis in mesh.names if axis in unreduced),
+        tuple((axis, "sum") for axis in mesh.named if axis in unreduced),
     )
     seen: set[str] = set()
     for axis in [axis for axes in layout.dims for axis in axes] + sorted(map(str, unreduced)):
-        if axis not in mesh.names:
-            raise NotationError(f"axis {axis!r}", "one of " + ", ".join(mesh.names))
+        if axis not in mesh.named:
+            raise NotationError(f"axis {axis!r}", "one of " + ", ".join(mesh.named))
         if axis in seen:
             raise NotationError(f"axis {axis!r} used twice", "each axis at most once")
         seen.add(axis)
@@ -147,7 +147,7 @@ def to_placements(layout: Layout, mesh: Mesh) -> tuple[str, ...]:
         NotationError: pending reductions that do not commute are due in another order than
             the mesh's, which placements cannot say.
     """
-    placements = dict.fromkeys(mesh.names, "R")
+    placements = dict.fromkeys(mesh.named, "R")
     in_order = tuple(sorted(layout.partial, key=lambda pending: mesh.names.index(pending[0])))
     if due(layout.partial) != due(in_order):
         order = ", ".join(axis for axis, _ in layout.partial)

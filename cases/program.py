@@ -22,6 +22,7 @@ from cases.arrays import DTYPES, numpy_dtype
 from cases.errors import Where, a_known, counted, shown
 from cases.model import Param, Question, Step
 from cases.ops import OPS, Op
+from cases.ops.randomness import GENERATORS, SEEDINGS
 
 # Longer steps are not written by people, and Python's parser recurses.
 MAX_STEP = 1000
@@ -175,7 +176,7 @@ def _operand(
             op, written = _INFIX[type(sign)], [left, right]
         case ast.Call(func=ast.Name(id="redistribute")):
             op = "redistribute"
-            written, layout = _redistribute(node, where)
+            written, layout, params = _redistribute(node, where)
         case ast.Call(func=ast.Name(id=op), args=written, keywords=keywords):
             params = _params(keywords, where)
             layout, asked_at = _placed(op, params, where, where)
@@ -187,21 +188,25 @@ def _operand(
     return name
 
 
-def _redistribute(node: ast.Call, where: Where) -> tuple[list[ast.expr], Any]:
+def _redistribute(node: ast.Call, where: Where) -> tuple[list[ast.expr], Any, dict[str, Any]]:
     placed: dict[str, Any] = {}
+    params: dict[str, Any] = {}
     for word in node.keywords:
         if word.arg is None:
             raise _unexpected(word.value, where, "a placement by axis, such as dp=S(0)")
-        placed[word.arg] = _placement(word.value)
+        if word.arg == "view":
+            params["view"] = _literal(word.value, where)
+        else:
+            placed[word.arg] = _placement(word.value)
     if len(node.args) < 2:
-        return node.args, placed or None
+        return node.args, placed or None, params
     if placed or len(node.args) > 2:
         wanted = "one layout: P(…), or placements by axis"
         raise _unexpected(node, where, wanted)
     asked = node.args[1]
     if isinstance(asked, ast.List):
-        return node.args[:1], [_placement(one) for one in asked.elts]
-    return node.args[:1], ast.unparse(asked)
+        return node.args[:1], [_placement(one) for one in asked.elts], params
+    return node.args[:1], ast.unparse(asked), params
 
 
 def _placement(node: ast.expr) -> Any:
@@ -263,6 +268,10 @@ def _is_flag(value: Any) -> bool:
     return isinstance(value, bool)
 
 
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(one) is str for one in value)
+
+
 _SIZE = (_is_size, f"an integer from 0 to {MAX_ELEMENTS:,}")
 _INTEGER = (_is_whole, "an integer")
 _NUMBER = (_is_number, "a finite number")
@@ -275,6 +284,7 @@ PARAMS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "axes": (_are_axes, "a list of integers"),
     "keepdims": _FLAG,
     "subscripts": (lambda value: isinstance(value, str), "a string such as 'ij,jk->ik'"),
+    "view": (lambda value: isinstance(value, str), "the name of a mesh step"),
     "shape": _SHAPE,
     "dtype": (lambda value: value in DTYPES, "a dtype: " + ", ".join(DTYPES)),
     "reduction": (lambda value: value in ("mean", "sum", "none"), "'mean', 'sum' or 'none'"),
@@ -305,6 +315,12 @@ PARAMS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "n": _SIZE,
     "k": _SIZE,
     "seed": _SIZE,
+    "draw": _SIZE,
+    "p": (lambda value: _is_number(value) and 0 <= value < 1, "a number from 0 to less than 1"),
+    "whole": _FLAG,
+    "distinct": (_are_names, "a list of mesh axes"),
+    "seeding": (lambda value: value in SEEDINGS, "'process', 'mesh' or 'generator'"),
+    "impl": (lambda value: value in GENERATORS, "a generator: " + ", ".join(GENERATORS)),
     "padding_row": _SIZE,
     "padding": (_is_each, "a size, or one for each place"),
     "stride": (_is_each, "a size, or one for each place"),
@@ -366,7 +382,8 @@ def outcome(row: Op, args: tuple[Any, ...], params: dict[str, Param]) -> Typed:
         ValueError: NumPy refuses the arguments; the text is NumPy's.
     """
     small: dict[int, int] = {}
-    blind = row.family in ("pointwise", "reduction", "move") or row.name in ("matmul", "einsum")
+    blind = row.family in ("pointwise", "reduction", "move")
+    blind = blind or row.name in ("matmul", "einsum", "grad")
     if blind and params.keys() <= {"axis", "keepdims", "subscripts", "dtype", "correction", "ord"}:
         sizes = {size for arg in args if isinstance(arg, Typed) for size in arg.shape}
         small = {size: 17 + i for i, size in enumerate(sorted(sizes - set(range(17))))}

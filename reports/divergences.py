@@ -13,7 +13,8 @@ from adapters.registry import framework_of
 from cases.ledger import Entry
 from cases.model import slug
 from reports.judged import Judged, frameworks, judged, ledger, size
-from suites.failure import said
+from suites.aspects import mesh_of
+from suites.failure import mesh_said, said
 from suites.verdict import Verdict
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "divergences.md"
@@ -74,7 +75,8 @@ def _told(entry: Entry, met: list[tuple[Judged, Verdict]]) -> list[str]:
             f"Smallest: `{slug(one.case.id)}` on {axes}",
             "",
             "```",
-            *(said(step, question.mesh) for step in question.steps),
+            *map(mesh_said, question.mesh_steps),
+            *(said(step, mesh_of(one.case, step.result)) for step in question.steps),
             *(f"wanted {verdict.wanted}" for _ in verdict.wanted[:1]),
             *(f"got    {verdict.got}" for _ in verdict.got[:1]),
             "```",

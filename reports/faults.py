@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from adapters.answer import Answer, Observed
+from adapters.reference.meshes import observe as observe_meshes
 from adapters.registry import framework_of
 from cases.arrays import Array, pack, unpack
 from cases.layout import local_shape, offset, ranges
@@ -29,7 +30,16 @@ from suites.values import EXACT, difference
 from suites.verdict import ASPECTS, Finding, Verdict
 
 Check = Literal[
-    "ends", "full", "shards", "own shards", "offsets", "layout", "counts", "total", "mesh"
+    "ends",
+    "full",
+    "shards",
+    "own shards",
+    "offsets",
+    "layout",
+    "counts",
+    "total",
+    "mesh",
+    "refusal",
 ]
 Counts = dict[str, int]
 
@@ -48,7 +58,9 @@ class Fault(msgspec.Struct, frozen=True):
     it is materialised. By ``check``, wanted is: "ends" an answer; "full" ``arrays[0]`` on every
     rank; "shards" and "mesh" ``arrays`` by mesh position; "own shards" the slices that ``held``
     of the framework's own full tensor; "offsets" ``offsets``, None for any; "layout"
-    ``layout``; "counts" one of ``counts``; "total" no more collectives than in ``counts[0]``.
+    ``layout``; "counts" one of ``counts``; "total" no more collectives than in ``counts[0]``;
+    "refusal" one of the mesh step. ``part``: of a mesh, an axis for the group along it,
+    "coordinate", or "" for the grid.
     ``mesh``: the one that the step's tensor lies on. ``wanted`` and ``got``: for people.
     """
 
@@ -65,6 +77,7 @@ class Fault(msgspec.Struct, frozen=True):
     offsets: tuple[tuple[int, ...] | None, ...] = ()
     layout: Layout | None = None
     counts: tuple[Counts, ...] = ()
+    part: str = ""
     others: tuple[Verdict, ...] = ()
 
     @property
@@ -174,6 +187,8 @@ def _fault(
         mesh, seen,
     )  # fmt: skip
     kind = finding.observed.partition(": ")[0]
+    if verdict.aspect == "meshes" and kind not in ("crashed", "refused", "hung"):
+        return _of_mesh(case, fault)
     match kind:
         case "crashed":
             # A process that died left no word of the step.
@@ -199,12 +214,25 @@ def _fault(
     raise NoScript(f"{finding.observed} is no user's to see")
 
 
+def _of_mesh(case: Case, fault: Fault) -> Fault:
+    """What is wrong of a derived mesh: that it was made, its grid, a coordinate, a group."""
+    replace = msgspec.structs.replace
+    name, _, axis = (fault.step or "").partition("/")
+    if name == case.expectation.refused:
+        return replace(fault, check="refusal")
+    right = next(one for one in observe_meshes(case.question) if one.name == fault.step)
+    arrays = case.expectation.meshes.get(name) if not axis else None
+    if fault.observed == "wrong offset":
+        axis = "coordinate"
+        arrays = tuple(pack(np.array(where)) for where in right.offsets or () if where is not None)
+    arrays = arrays or tuple(one for one in right.shards or () if one is not None)
+    return replace(fault, check="mesh", step=name, part=axis, arrays=arrays)
+
+
 def _valued(case: Case, fault: Fault, answers: Mapping[str, Answer], right: Truth) -> Fault:
     """What is wrong of a value: the full tensor, else a shard, else both against one another."""
     replace = msgspec.structs.replace
     name, verdict, seen = fault.step or "", fault.verdict, fault.seen
-    if verdict.aspect == "meshes":
-        return replace(fault, check="mesh", arrays=case.expectation.meshes[name])
     assert seen is not None
     allowed = right.allowed.get(name, EXACT)
     if verdict.aspect == "shards":
@@ -218,6 +246,9 @@ def _valued(case: Case, fault: Fault, answers: Mapping[str, Answer], right: Trut
     wanted = None if name in right.own else right.values.get(name)
     if wanted is not None and any(difference(wanted, full, allowed) for full in seen.full):
         return replace(fault, check="full", arrays=(wanted,), allowed=allowed)
+    if fault.observed == "ranks differ" and len(set(seen.full)) > 1:
+        # Random numbers have no right value, but that of the first rank for all.
+        return replace(fault, check="full", arrays=seen.full[:1])
     layout = seen.layout
     if not isinstance(layout, Layout) or layout.partial or seen.disagreements:
         raise NoScript("what ranks say of themselves, or addends that do not add up")

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Sequence
 from cases.model import Case, Tolerance
 from reports.faults import Fault
 from reports.literals import WIDTH, wrap
+from suites.aspects import mesh_of
 from suites.aspects import said as layout_said
+from suites.failure import mesh_said
 from suites.failure import said as step_said
 
 # Longest reason that is told whole.
@@ -25,7 +27,9 @@ def head(case: Case, fault: Fault, run: str) -> list[str]:
     ``run``: the command that runs the script.
     """
     verdict = fault.verdict
-    steps = {step.result: step_said(step, case.question.mesh) for step in case.question.steps}
+    steps = {step.result: mesh_said(step) for step in case.question.mesh_steps}
+    for step in case.question.steps:
+        steps[step.result] = step_said(step, mesh_of(case, step.result))
     at = steps.get(fault.step or "", f"input {fault.step}" if fault.step else "the whole program")
     lines = [
         f"{case.id}    {case.source}".rstrip(),

@@ -27,6 +27,10 @@ def texts(
     case: Case, verdicts: Sequence[Verdict], answers: Mapping[str, Answer]
 ) -> tuple[dict[str, str], list[str]]:
     """The scripts of a case by file name; for a framework that has none, a sentence why."""
+    if case.question.mode == "plan":
+        return {}, [f"{case.id}: a plan has no data"]
+    if case.question.recipe is not None:
+        return {}, [f"{case.id}: a training step is a model, not a few lines"]
     found, missing = faults(case, verdicts, answers)
     made = {}
     for framework, fault in found.items():

@@ -9,6 +9,9 @@ from __future__ import annotations
 from adapters.jax_xla import lines
 from adapters.jax_xla.attempt import Stopped
 from adapters.jax_xla.lines import Route
+from adapters.jax_xla.mesh_lines import JOINED
+from cases.arrays import unpack
+from cases.grids import homes
 from cases.model import Case, Question
 from cases.notation import NotationError, to_spec
 from reports.faults import Fault, NoScript, by_value
@@ -33,6 +36,7 @@ def script(case: Case, fault: Fault) -> str:
     question = case.question
     made = (*question.inputs, *question.steps)
     names = {lines.variable(getattr(one, "name", getattr(one, "result", ""))) for one in made}
+    names |= {*lines.view_variables(question).values()}
     if taken := sorted(names & _OWN):
         raise NoScript(f"the case has the name {taken[0]}, which the script needs")
     route: Route = "jit" if fault.verdict.subject == "jax/jit" else "explicit"
@@ -41,7 +45,10 @@ def script(case: Case, fault: Fault) -> str:
             lines.mesh_line(mesh, name, route)
             for mesh, name in lines.mesh_variables(question).items()
         ]
-        program = _inputs(question, fault, route)
+        derived = _derived(question, fault, route)
+        if any("joined(" in text for text in derived):
+            meshes += JOINED.strip().split("\n")
+        program = derived + _inputs(question, fault, route)
         program += _jit(question, fault) if route == "jit" else _explicit(question, fault)
         program += _verdict(case, fault, route)
     except (Stopped, NotationError) as error:
@@ -52,7 +59,7 @@ def script(case: Case, fault: Fault) -> str:
         "try:",
         *block(program, 4),
         "except Exception as error:",
-        "    same, wanted, got = False, 'an answer', repr(error)[:300]",
+        f"    same, wanted, got = {_on_error(fault)}, repr(error)[:300]",
         "print(f'wanted {wanted}\\ngot    {got}')",
         "sys.exit(not same)",
     ]
@@ -70,9 +77,23 @@ def script(case: Case, fault: Fault) -> str:
     ]) + "\n"  # fmt: skip
 
 
+def _on_error(fault: Fault) -> str:
+    return "True, 'a refusal'" if fault.check == "refusal" else "False, 'an answer'"
+
+
 def _devices(question: Question) -> int:
     meshes = [question.mesh, *(given.mesh for given in question.inputs if given.mesh)]
     return max(max(mesh.devices) for mesh in meshes) + 1
+
+
+def _derived(question: Question, fault: Fault, route: Route) -> list[str]:
+    """The lines of the mesh steps, up to the one at fault."""
+    found = []
+    for name, text in lines.view_sources(question, lines.KINDS[route]):
+        found.append(f"{lines.variable(name)} = {text}")
+        if name == (fault.step or "").partition("/")[0]:
+            break
+    return found
 
 
 def _crashes(fault: Fault) -> bool:
@@ -81,7 +102,9 @@ def _crashes(fault: Fault) -> bool:
 
 def _inputs(question: Question, fault: Fault, route: Route) -> list[str]:
     """The lines that place the inputs, up to the one at fault."""
-    called, on = lines.mesh_variables(question), lines.meshes(question)
+    if fault.check == "mesh" or fault.step in lines.view_variables(question):
+        return []
+    places, on = lines.places(question), homes(question)
     found = []
     for given in question.inputs:
         arrays = lines.held(given, route == "jit")
@@ -92,7 +115,9 @@ def _inputs(question: Question, fault: Fault, route: Route) -> list[str]:
             data = f"[{moved[0]} + n for n in {moved[1]}]"
         else:
             data = f"[{', '.join(literal(one, 'np') for one in shown)}]"
-        found.append(lines.input_line(given, called[on[given.name]], route == "jit", data))
+        stack = route == "jit"
+        home = on[given.name]
+        found.append(lines.input_line(given, home, places[given.name], stack, data))
         if given.name == fault.step:
             break
     return found
@@ -100,7 +125,8 @@ def _inputs(question: Question, fault: Fault, route: Route) -> list[str]:
 
 def _jit(question: Question, fault: Fault) -> list[str]:
     """The whole program as one, which gives what the case checks."""
-    if fault.step in {given.name for given in question.inputs} or not question.steps:
+    placed = {*lines.view_variables(question), *(given.name for given in question.inputs)}
+    if fault.step in placed or not question.steps:
         return []
     inside = [one for given in question.inputs for one in lines.reduce_lines(given)]
     for step in question.steps:
@@ -121,17 +147,18 @@ def _jit(question: Question, fault: Fault) -> list[str]:
 def _explicit(question: Question, fault: Fault) -> list[str]:
     """Each step in a program of its own, up to the one at fault."""
     found: list[str] = []
-    if fault.step in {given.name for given in question.inputs}:
+    placed = {*lines.view_variables(question), *(given.name for given in question.inputs)}
+    if fault.step in placed:
         return found
     counted = fault.check in ("counts", "total")
     if counted and fault.step is None:
         raise NoScript("counts of several programs together")
-    called, on, there = lines.mesh_variables(question), lines.meshes(question), ""
+    places, there = lines.places(question), ""
     for step in question.steps:
         last = step.result == fault.step
-        if called[on[step.result]] != there:
+        if places[step.result] != there:
             # As the adapter compiles each step: what has no operand lies on the mesh in force.
-            there = called[on[step.result]]
+            there = places[step.result]
             found.append(f"jax.set_mesh({there})")
         if last and counted and step.op == "grad":
             raise NoScript("what a gradient fires beside the forward ops that run with it")
@@ -156,7 +183,7 @@ def _explicit(question: Question, fault: Fault) -> list[str]:
 def _verdict(case: Case, fault: Fault, route: Route) -> list[str]:
     """The lines that hold what came against what is right."""
     y = lines.variable(fault.step or "")
-    mesh = lines.mesh_variables(case.question).get(fault.mesh, "mesh")
+    mesh = lines.places(case.question).get(fault.step or "", "mesh")
     whole = f"NamedSharding({mesh}, P())"
     gather = f"jax.jit(lambda {y}: jax.sharding.reshard({y}, {whole}))"
     full = f"np.asarray({y if route == 'jit' else f'{gather}({y})'})"
@@ -189,10 +216,19 @@ def _verdict(case: Case, fault: Fault, route: Route) -> list[str]:
                 f"same = got.is_equivalent_to(wanted, {y}.ndim) and not got.spec.unreduced",
                 "wanted, got = wanted.spec, got.spec",
             ]
+        case "refusal":
+            # What is refused ends the script, which then has what it wants.
+            return [f"same, wanted, got = False, 'a refusal', {y}"]
+        case "mesh" if fault.arrays[0].dtype == "bool":
+            right = bool(unpack(fault.arrays[0]))
+            return [f"same, wanted, got = {y} == {right}, {right}, {y}"]
         case "mesh":
-            raise NoScript("meshes that JAX does not derive")
+            raise NoScript("what a device sees of a slice, which in JAX is the whole mesh")
+    spots = f"list({mesh}.devices.flat)"
+    if mesh not in lines.mesh_variables(case.question).values():
+        spots = f"[jax.devices()[n] for n in {list(fault.mesh.devices)}]"
     return [
-        f"spots = list({mesh}.devices.flat)",
+        f"spots = {spots}",
         f"got = sorted({y}.addressable_shards, key=lambda one: spots.index(one.device))",
         *_shards(fault, full),
     ]

@@ -67,7 +67,8 @@ def _joined(modules: list[str]) -> list[str]:
 def _check(case: Case, fault: Fault, asked: Task) -> list[str]:
     """The function that runs the program on one rank, and gives same, wanted and got."""
     before, watched, after = _program(case, fault, asked)
-    names = {one.variable for one in (*(data.line for data in asked.inputs), *asked.steps)}
+    made = (*asked.derived, *(data.line for data in asked.inputs), *asked.steps)
+    names = {one.variable for one in made}
     if taken := sorted(names & _OWN):
         raise NoScript(f"the case has the name {taken[0]}, which the script needs")
     if fault.check == "counts" or fault.check == "total":
@@ -94,7 +95,11 @@ def _program(case: Case, fault: Fault, asked: Task) -> tuple[list[str], list[str
     steps = asked.steps[:upto]
     # Meshes that stand on devices are made by every rank, in or out of them.
     before = [f"{name} = {mesh_source(mesh)}" for name, mesh in asked.meshes]
-    before += [line(one.variable, one.source) for one in asked.late("")]
+    derived = [line(one.variable, one.source) for one in asked.late("")]
+    if fault.check == "refusal":
+        derived[-1:] = ["try:", f"    {derived[-1]}", "except Exception as error:",
+                        "    return True, 'a refusal', repr(error)[:300]"]  # fmt: skip
+    before += derived
     for data in asked.inputs:
         before += [*_given(data, asked, by_value(case.question, fault)), *_made(data.line, asked)]
         if upto == 0 and data.line.name == fault.step:
@@ -160,6 +165,8 @@ def _verdict(fault: Fault, asked: Task) -> list[str]:
         return [*end, "return True, 'an answer', 'an answer'"]
     if fault.check in ("counts", "total"):
         return _counts(fault)
+    if fault.check == "refusal":
+        return [f"return False, 'a refusal', {_variable(fault, asked)}"]
     y, mesh = _variable(fault, asked), fault.mesh
     at = _position(mesh.devices, asked)
     away = _outside(mesh, asked)
@@ -185,11 +192,24 @@ def _verdict(fault: Fault, asked: Task) -> list[str]:
                 "return wanted in (None, got), wanted, got",
             ]  # fmt: skip
         case "layout":
-            return [f"got, wanted = list({y}.placements), {_placements(fault)}",
-                    "return got == wanted, wanted, got"]  # fmt: skip
+            got, wanted = f"list({y}.placements)", _placements(fault)
+            if home := asked.home(fault.step or ""):
+                got, wanted = f"({got}, {y}.device_mesh)", f"({wanted}, {home.variable})"
+            return [f"got, wanted = {got}, {wanted}", "return got == wanted, wanted, got"]
         case _:
-            got, wanted = f"{y}.mesh", listed(fault.arrays, "torch", at)
+            got, wanted = _of_mesh(y, fault), listed(fault.arrays, "torch", at)
     return [f"got = {got}", *away, f"wanted = {wanted}", *_same(fault)]
+
+
+def _of_mesh(y: str, fault: Fault) -> str:
+    """What a rank sees of the mesh in variable ``y``, as a tensor."""
+    if fault.arrays[0].dtype == "bool":
+        return f"torch.tensor({y})"
+    if fault.part == "coordinate":
+        return f"torch.tensor({y}.get_coordinate())"
+    if fault.part:
+        return f"torch.tensor(dist.get_process_group_ranks({y}.get_group({fault.part!r})))"
+    return f"{y}.mesh.long()"
 
 
 def _slices(spans: tuple[tuple[int, int], ...]) -> str:

@@ -12,8 +12,10 @@ import msgspec
 from numpy.typing import NDArray
 
 from adapters.answer import Answer, Crashed, Done, End, Hung, Observed, Refused, Unsupported, ending
+from adapters.reference.meshes import observe as observe_meshes
 from adapters.reference.values import join
 from cases.arrays import Array, pack, unpack
+from cases.grids import homes
 from cases.layout import coordinate, coordinates, local_shape, offset, ranges, same, used
 from cases.model import Case, Foreign, Layout, Mesh, Tolerance
 from cases.notation import both
@@ -28,11 +30,8 @@ def twice(allowed: Tolerance) -> Tolerance:
 
 
 def mesh_of(case: Case, name: str) -> Mesh:
-    """The mesh that an input or result sits on."""
-    for given in case.question.inputs:
-        if given.name == name and given.mesh is not None:
-            return given.mesh
-    return case.question.mesh
+    """The mesh that an input or result sits on, whose positions its shards are listed by."""
+    return homes(case.question).get(name, case.question.mesh)
 
 
 def place(mesh: Mesh, position: int) -> str:
@@ -62,10 +61,26 @@ def observed_end(end: End) -> str:
 
 
 def value_aspect(case: Case, step: str | None) -> Aspect:
-    """The aspect that judges the value of a step: "gradients" for a gradient, else "global"."""
+    """The aspect that judges a step: "gradients" or "meshes" where it makes one, else "global"."""
     plain = (step or "").removesuffix("/full")
+    if plain in mesh_names(case):
+        return "meshes"
     grads = {one.result for one in case.question.steps if one.op == "grad"}
     return "gradients" if plain in grads else "global"
+
+
+def mesh_names(case: Case) -> frozenset[str]:
+    """What the mesh steps make, which is judged in an aspect of its own."""
+    return frozenset(step.result for step in case.question.mesh_steps)
+
+
+def of_tensors(case: Case, answer: Answer) -> Answer:
+    """An answer without what it says of derived meshes."""
+    names = mesh_names(case)
+    if not names:
+        return answer
+    kept = tuple(seen for seen in answer.seen if seen.name.partition("/")[0] not in names)
+    return msgspec.structs.replace(answer, seen=kept)
 
 
 def missing(
@@ -78,13 +93,17 @@ def missing(
     """
     if isinstance(answer.end, Done):
         return []
-    seen = {observed.name for observed in answer.seen}
-    absent = [name for name in case.question.check if name not in seen] or [case.question.check[-1]]
+    seen = {observed.name for observed in answer.seen} | mesh_names(case)
+    absent = [name for name in case.question.check if name not in seen]
+    if not absent and not mesh_names(case):
+        absent = [case.question.check[-1]]
     why = ending(answer.end)
     findings = []
     kind = observed_end(answer.end)
     if aspect == "global" and kind:
-        step = getattr(answer.end, "step", "") or absent[0]
+        step = getattr(answer.end, "step", "") or (absent or case.question.check)[0]
+        if step == case.expectation.refused and isinstance(answer.end, Refused):
+            return [agree(step, "meshes", why=why)]
         asks = value_aspect(case, step)
         findings.append(Finding(step, asks, against, "divergence", kind, "an answer", why, ""))
         absent = [name for name in absent if name != step]
@@ -251,15 +270,37 @@ def stated(case: Case, answer: Answer) -> list[Finding]:
 
 
 def meshes(case: Case, answer: Answer) -> list[Finding]:
-    """Does every device see the derived meshes that the case says it sees?"""
-    findings = []
-    for name, wanted in case.expectation.meshes.items():
-        seen = _other(answer, name)
-        if seen is None or seen.shards is None:
-            findings.append(not_comparable(name, "meshes", ending(answer.end)))
+    """Does every device see the derived meshes as the reference does, or as the case says?
+
+    Its grid of devices, its coordinate, its group along each axis; and a mesh step that is
+    wrong has made none.
+    """
+    findings, mesh = [], case.question.mesh
+    names = mesh_names(case) & {*case.question.check}
+    for right in observe_meshes(case.question) if names else ():
+        base = right.name.partition("/")[0]
+        if base not in names:
             continue
-        found = _stated_shards(case.question.mesh, name, "wrong value", wanted, seen.shards)
-        findings.append(msgspec.structs.replace(found, aspect="meshes"))
+        seen = _other(answer, right.name)
+        if seen is None or seen.shards is None:
+            if getattr(answer.end, "step", None) != right.name:
+                findings.append(not_comparable(right.name, "meshes", ending(answer.end)))
+            continue
+        assert right.shards is not None
+        wanted, doubt = case.expectation.meshes.get(right.name, right.shards), ""
+        if wanted != right.shards and (ours := right.shards[0]) is not None:
+            doubt = f"wanted is the case's own word; the reference has {show(ours)}"
+        found = _stated_shards(mesh, right.name, "wrong value", wanted, seen.shards)
+        if found.verdict == "agree" and right.offsets is not None:
+            found = _stated_shards(mesh, right.name, "wrong offset", right.offsets, seen.offsets)
+        findings.append(msgspec.structs.replace(found, aspect="meshes", why=doubt))
+    made = _other(answer, case.expectation.refused)
+    if made is not None:
+        got = show(made.shards[0]) if made.shards and made.shards[0] is not None else "a mesh"
+        findings.append(
+            Finding(made.name, "meshes", "reference", "divergence", "wrong value", "a refusal", got,
+                    "the step is wrong, and makes no mesh")
+        )  # fmt: skip
     return findings
 
 
@@ -283,6 +324,7 @@ def _stated_shards(
 
 def doubtful(case: Case, answer: Answer, right: Truth) -> frozenset[str | None]:
     """The inputs and results of an answer that are wrong by themselves: nothing to hold against."""
+    answer = of_tensors(case, answer)
     found = soundness(case, answer, right) + global_(case, answer, right)
     return frozenset(finding.step for finding in found if finding.verdict == "divergence")
 
@@ -304,6 +346,9 @@ def shards(
         mesh = mesh_of(case, seen.name)
         if other is None:
             findings.append(not_comparable(seen.name, "shards", ending(theirs.end), theirs.subject))
+        elif seen.name in right.own:
+            why = "random numbers, each framework's own"
+            findings.append(not_comparable(seen.name, "shards", why, theirs.subject))
         elif seen.name in doubt:
             why = f"{theirs.subject} is itself wrong here"
             findings.append(not_comparable(seen.name, "shards", why, theirs.subject))

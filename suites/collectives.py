@@ -7,6 +7,7 @@ cannot match one for one is another plan.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 
@@ -19,6 +20,8 @@ from adapters.reference.implied import implied
 from adapters.reference.plan import Plan, as_collectives
 from adapters.reference.rules import implied_by
 from cases.arrays import numpy_dtype
+from cases.grids import homes
+from cases.layout import ranges
 from cases.model import Case, Layout, Mesh, Step
 from suites.aspects import mesh_of, missing
 from suites.truth import Truth
@@ -149,6 +152,8 @@ def measure(
     mesh: Mesh, source: Layout, target: Layout, shape: tuple[int, ...], itemsize: int
 ) -> Measure:
     """What a change of layout implies, and its cheapest plan."""
+    # Devices that see another mesh have the same, and no part in it.
+    mesh = Mesh(tuple((name, mesh[name]) for name in mesh.named), tuple(range(_seen_by(mesh))))
 
     def counted(plan: Plan) -> tuple[Collective, ...]:
         return as_collectives(mesh, plan, shape, itemsize)
@@ -157,6 +162,11 @@ def measure(
         counted(implied(mesh, source, target, shape)),
         counted(cheapest(mesh, source, target, shape)),
     )
+
+
+def _seen_by(mesh: Mesh) -> int:
+    """How many devices each device sees."""
+    return math.prod(mesh[name] for name in mesh.named)
 
 
 def _itemsize(dtype: str) -> int:
@@ -246,13 +256,20 @@ def collectives(case: Case, answer: Answer, right: Truth) -> list[Finding]:
         names = [arg for arg in step.args if isinstance(arg, str)]
         operands = [_operand(case, seen, name) for name in names]
         known = [one for one in operands if one is not None]
-        by_step = step_measure(mesh, step, known, observed) if len(known) == len(names) else None
+        by_step = None
+        if any(mesh_of(case, name) != mesh for name in names):
+            if len(known) == len(names) and _stays(case, names[0], known[0], observed):
+                by_step = Measure((), ())
+        elif len(known) == len(names):
+            by_step = step_measure(mesh, step, known, observed)
         if by_step is not None and answer.subject.endswith(":cheapest"):
             # It executes that plan, so that plan is what it is held against.
             planned = by_step.cheapest or by_step.implied
             by_step = Measure(planned, planned)
         if by_step is None:
             why = "no rule gives the reported layout" if known else "operands not checked"
+            if any(mesh_of(case, name) != mesh for name in names):
+                why = "between two meshes nothing is implied"
             findings.append(
                 not_comparable(observed.name, "collectives", why, got=say(observed.collectives))
             )
@@ -273,11 +290,25 @@ def _operand(case: Case, seen: dict[str, Observed], name: str) -> Observed | Non
     return None
 
 
+def _stays(case: Case, name: str, before: Observed, after: Observed) -> bool:
+    """Whether every device has of the result, on another mesh, what it had of the operand."""
+    held = []
+    for at, one in ((name, before), (after.name, after)):
+        mesh = mesh_of(case, at)
+        if not isinstance(one.layout, Layout) or one.layout.partial:
+            return False
+        held.append(dict(zip(mesh.devices, ranges(mesh, one.layout, one.shape), strict=True)))
+    return held[0] == held[1]
+
+
 def _program(case: Case, answer: Answer, counted: tuple[Collective, ...], right: Truth) -> Finding:
     """A program compiled as one is held against the sum of its steps."""
     if not isinstance(answer.end, Done):
         return not_comparable(None, "collectives", "the program did not end")
-    mesh = case.question.mesh
+    meshes = {*homes(case.question).values()} or {case.question.mesh}
+    if len(meshes) > 1:
+        return not_comparable(None, "collectives", "a program on several meshes", got=say(counted))
+    (mesh,) = meshes
     seen = dict[str, Observed]()
     total: list[Collective] = []
     best: list[Collective] | None = []
@@ -292,8 +323,8 @@ def _program(case: Case, answer: Answer, counted: tuple[Collective, ...], right:
         if layout is None or any(name not in seen for name in names):
             return not_comparable(None, "collectives", f"the layout of {step.result} is not known",
                                   got=say(counted))  # fmt: skip
-        value = right.values[step.result]
-        seen[step.result] = Observed(step.result, value.dtype, value.shape, layout)
+        typed = right.typed[step.result]
+        seen[step.result] = Observed(step.result, typed.dtype, typed.shape, layout)
         by = step_measure(mesh, step, [seen[name] for name in names], seen[step.result])
         if by is None:
             return not_comparable(None, "collectives", f"no rule for {step.result}",

@@ -12,16 +12,17 @@ from collections.abc import Callable, Iterator
 import msgspec
 import numpy as np
 
-from adapters.answer import Answer, Collective, Done, Observed
+from adapters.answer import Answer, Collective, Done, End, Observed, Refused
 from adapters.reference.implied import implied
+from adapters.reference.meshes import observe as observe_meshes
 from adapters.reference.plan import execute
 from adapters.reference.values import Value, cut, evaluate, join
 from cases.arrays import pack, unpack
 from cases.layout import offset, ranges, same
-from cases.model import Case, Layout, Mesh
-from suites.aspects import mesh_of, value_aspect
+from cases.model import Case, Layout, Mesh, Step
+from suites.aspects import mesh_names, mesh_of, value_aspect
 from suites.collectives import LOWERINGS, measure, step_measure
-from suites.truth import Truth
+from suites.truth import Truth, own
 from suites.verdict import Aspect
 
 
@@ -50,7 +51,8 @@ def right_answer(case: Case, right: Truth, subject: str = "torch") -> Answer:
                 mesh, layout, Layout(((),) * value.ndim), value.shape, value.dtype.itemsize
             ).implied,
         )  # fmt: skip
-        if name in steps:
+        on_one = all(mesh_of(case, arg) == mesh for arg in _names(steps, name))
+        if name in steps and on_one:
             operands = [seen[arg] for arg in steps[name].args if isinstance(arg, str)]
             by = step_measure(mesh, steps[name], operands, observed)
             # Between results that are not shown, nobody can say what was implied.
@@ -59,11 +61,17 @@ def right_answer(case: Case, right: Truth, subject: str = "torch") -> Answer:
             fired = lowered(subject, by.implied) if by is not None and told else None
             observed = msgspec.structs.replace(observed, collectives=fired)
         seen[name] = observed
-    for name, grids in case.expectation.meshes.items():
-        seen[name] = Observed(name, grids[0].dtype, grids[0].shape, shards=grids)
-    return Answer(
-        question.id, subject, Done(), tuple(seen[name] for name in question.check if name in seen)
-    )
+    seen |= {observed.name: observed for observed in observe_meshes(question)}
+    checked = {*question.check}
+    said = tuple(one for name, one in seen.items() if name.partition("/")[0] in checked)
+    wrong = case.expectation.refused
+    end: End = Refused("ValueError", "a mesh step that is wrong", wrong) if wrong else Done()
+    return Answer(question.id, subject, end, said)
+
+
+def _names(steps: dict[str, Step], name: str) -> list[str]:
+    """The tensors that a step uses; none of an input."""
+    return [arg for arg in steps[name].args if isinstance(arg, str)] if name in steps else []
 
 
 def _right_shards(
@@ -75,7 +83,8 @@ def _right_shards(
         return [unpack(array) for array in given.per_device]
     start, shards = Layout(((),) * value.ndim), [value] * mesh.size
     step = next((one for one in case.question.steps if one.result == name), None)
-    if step is not None and step.op in ("redistribute", "identity"):
+    moved = step is not None and step.op in ("redistribute", "identity")
+    if step is not None and moved and mesh_of(case, str(step.args[0])) == mesh:
         before = seen[str(step.args[0])]
         assert isinstance(before.layout, Layout)
         start, shards = before.layout, _shards(before)
@@ -91,11 +100,17 @@ def lowered(subject: str, wanted: tuple[Collective, ...]) -> tuple[Collective, .
 
 
 def mistakes(case: Case, answer: Answer) -> Iterator[Mistake]:
-    """Every seeded mistake that differs from the right answer."""
+    """Every seeded mistake that differs from the right answer.
+
+    No other value of random numbers is a mistake, as long as ranks agree on it.
+    """
+    random = own(case)
     for name, aspects, change in _MISTAKES:
         for index, observed in enumerate(answer.seen):
             wrong = change(case, mesh_of(case, observed.name), observed)
             if wrong is None or wrong == observed:
+                continue
+            if aspects == {"global"} and observed.name in random:
                 continue
             seen = (*answer.seen[:index], wrong, *answer.seen[index + 1 :])
             due = aspects
@@ -104,6 +119,12 @@ def mistakes(case: Case, answer: Answer) -> Iterator[Mistake]:
             yield Mistake(
                 f"{name} in {observed.name}", due, msgspec.structs.replace(answer, seen=seen)
             )
+    if wrong_step := case.expectation.refused:
+        made = Observed(wrong_step, "int64", (1,), shards=(pack(np.zeros(1, np.int64)),))
+        yield Mistake(
+            f"a mesh made at {wrong_step}", frozenset({"meshes"}),
+            msgspec.structs.replace(answer, end=Done(), seen=(*answer.seen, made)),
+        )  # fmt: skip
 
 
 Change = Callable[[Case, Mesh, Observed], Observed | None]
@@ -222,9 +243,21 @@ def _one_fewer(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
 
 
 def _grid_permuted(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
-    if observed.name not in case.expectation.meshes:
+    if observed.name.partition("/")[0] not in mesh_names(case) or observed.dtype == "bool":
         return None
     return _with_shards(observed, [np.roll(grid, 1) for grid in _shards(observed)])
+
+
+def _coordinate_permuted(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
+    if observed.name not in mesh_names(case) or observed.offsets is None:
+        return None
+    return msgspec.structs.replace(observed, offsets=observed.offsets[1:] + observed.offsets[:1])
+
+
+def _comparison_denied(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
+    if observed.name not in mesh_names(case) or observed.dtype != "bool":
+        return None
+    return _with_shards(observed, [~same for same in _shards(observed)])
 
 
 _VALUES: frozenset[Aspect] = frozenset({"soundness", "global"})
@@ -242,6 +275,8 @@ _MISTAKES: tuple[tuple[str, frozenset[Aspect], Change], ...] = (
     ("one rank apart", _VALUES, _rank_apart),
     ("wrong layout reported", frozenset({"soundness", "layout"}), _wrong_layout),
     ("devices of a mesh permuted", frozenset({"meshes"}), _grid_permuted),
+    ("coordinates permuted", frozenset({"meshes"}), _coordinate_permuted),
+    ("meshes that compare otherwise", frozenset({"meshes"}), _comparison_denied),
     ("a collective too many", _COUNTS, _one_more),
     ("a collective too few", _COUNTS, _one_fewer),
 )

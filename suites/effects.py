@@ -105,6 +105,7 @@ def effects(case: Case, answer: Answer) -> list[Finding]:
             continue
         counted = result.collectives if result.collectives is not None else answer.program
         before, after = _before(case, seen, str(step.args[0])), _shards(result)
+        before = _moved(mesh_of(case, str(step.args[0])), mesh_of(case, step.result), before)
         if isinstance(result.layout, Layout) and result.layout.partial:
             why = "what is owed may be dealt out in any way"
             findings.append(not_comparable(step.result, "effects", why))
@@ -145,6 +146,16 @@ def _before(case: Case, seen: dict[str, Observed], name: str) -> Shards | None:
         return [unpack(array) for array in given.per_device]
     mesh = mesh_of(case, name)
     return cut(mesh, given.layout, whole(given, mesh))
+
+
+def _moved(source: Mesh, target: Mesh, shards: Shards | None) -> Shards | None:
+    """Shards by position of one mesh, by that of another on the same devices; None on others."""
+    if shards is None or source == target:
+        return shards
+    of_device = dict(zip(source.devices, shards, strict=True))
+    if of_device.keys() != set(target.devices):
+        return None
+    return [of_device[device] for device in target.devices]
 
 
 def _shards(observed: Observed | None) -> Shards | None:

@@ -10,8 +10,11 @@ from collections.abc import Mapping, Sequence
 from adapters.answer import Answer, Crashed, End, Hung, Observed, ending
 from adapters.registry import FRAMEWORKS, framework_of
 from cases.arrays import unpack
-from cases.model import Case, Input, Mesh, Step
+from cases.model import Case, Input, Mesh, MeshStep, Step
 from cases.notation import both
+from cases.recipes import row_of, sizes_of
+from cases.recipes.form import PASSES
+from cases.recipes.layouts import plain
 from suites.aspects import mesh_of, place
 from suites.values import show
 from suites.verdict import ASPECTS, Verdict
@@ -38,8 +41,12 @@ def report(
     mesh = question.mesh
     devices = "" if mesh.devices == tuple(range(mesh.size)) else f", devices {list(mesh.devices)}"
     lines.append("mesh    " + ", ".join(f"{name}={size}" for name, size in mesh.axes) + devices)
+    if question.recipe is not None:
+        sizes = ", ".join(f"{name}={size}" for name, size in sizes_of(question).items())
+        lines.append(f"recipe  {question.recipe.name} on {sizes}: {row_of(question).how}")
+    lines += [f"mesh    {mesh_said(step)}" for step in question.mesh_steps]
     lines += [f"input   {_given(given, mesh_of(case, given.name))}" for given in question.inputs]
-    lines += [f"step    {said(step, mesh)}" for step in question.steps]
+    lines += [f"step    {said(step, mesh_of(case, step.result))}" for step in question.steps]
     bad = [(i, v) for i, v in enumerate(verdicts) if v.verdict == "divergence"]
     order = {name: number for number, name in enumerate(_order(case))}
     bad.sort(key=lambda iv: (order.get(_plain(iv[1].step), -1), ASPECTS.index(iv[1].aspect)))
@@ -55,6 +62,10 @@ def report(
 
 
 def _order(case: Case) -> list[str]:
+    if case.question.recipe is not None:
+        # The unsharded step first: what is wrong there is wrong everywhere.
+        names = case.question.check
+        return [*plain(row_of(case.question)), *names, *PASSES]
     return [given.name for given in case.question.inputs] + [
         step.result for step in case.question.steps
     ]
@@ -63,6 +74,12 @@ def _order(case: Case) -> list[str]:
 def _plain(step: str | None) -> str:
     """The name inside "y/full"."""
     return "" if step is None else step.removesuffix("/full")
+
+
+def mesh_said(step: MeshStep) -> str:
+    """A mesh step as a program has its steps."""
+    params = "".join(f", {key}={value!r}" for key, value in step.params.items())
+    return f"{step.result} = {step.op}({', '.join(step.axes)}{params})"
 
 
 def _given(given: Input, mesh: Mesh) -> str:

@@ -15,13 +15,18 @@ from adapters.registry import framework_of
 from cases.facts import facts
 from cases.ledger import Entry, applies, names, steps
 from cases.model import Case, Layout
-from suites import aspects
+from suites import aspects, plans, recipes
 from suites.collectives import collectives, say
 from suites.effects import effects
 from suites.truth import Truth, truth
 from suites.verdict import Aspect, Finding, Verdict, agree, not_comparable
 
 SHARD_MAP = "jax/shard_map"
+
+# What a plan may show, and need not: it may take a value, or another rank, to see it.
+_WITH_DATA = (
+    "wrong value", "wrong shard", "wrong offset", "ranks differ", "refused", "hung", "crashed",
+)  # fmt: skip
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -37,22 +42,29 @@ def judge(
     ledger: Sequence[Entry],
     releases: Mapping[str, str],
     pins: Mapping[str, Answer],
+    real: Mapping[str, Answer] | None = None,
 ) -> Judgement:
     """Everything that can be said about one case.
 
     ``answers`` and ``pins``: by subject; a pin is what the committed record of the very same
-    release holds. ``releases``: by framework.
+    release holds. ``releases``: by framework. ``real``: as pins, of the question with its data,
+    where the case is its plan.
     """
     verdicts: list[Verdict] = []
     where: dict[int, str] = {}
-    if case.question.mode == "plan" or case.question.recipe is not None:
-        return Judgement([_not_run(case, answer) for answer in answers.values()], where)
+    if real is not None:
+        answers = {name: plans.reached(one, real.get(name)) for name, one in answers.items()}
     right = truth(case)
     torch = answers.get("torch")
-    doubt = frozenset() if torch is None else aspects.doubtful(case, torch, right)
+    doubt = frozenset[str | None]()
+    if torch is not None and case.question.recipe is None:
+        doubt = (plans if case.question.mode == "plan" else aspects).doubtful(case, torch, right)
     for subject, answer in answers.items():
         found = findings(case, answer, torch, right, doubt)
         found += pinned(answer, pins.get(subject))
+        if real is not None:
+            found = plans.left_to_data(found, real.get(subject))
+            found += plans.agreement(answer, real.get(subject))
         release = releases.get(framework_of(subject), "0")
         for finding, entry in known(case, subject, release, found, ledger):
             if finding.where:
@@ -64,14 +76,6 @@ def judge(
                 )
             )  # fmt: skip
     return Judgement(verdicts, where)
-
-
-def _not_run(case: Case, answer: Answer) -> Verdict:
-    """Of a question that has no steps on data, nothing is judged."""
-    return Verdict(
-        case.id, None, "global", answer.subject, "reference", "not comparable",
-        got=ending(answer.end), why="plans and recipes are not judged",
-    )  # fmt: skip
 
 
 def findings(
@@ -86,20 +90,29 @@ def findings(
     ``torch`` is what other frameworks' shards and layouts are held against; ``doubt`` names
     where it is wrong itself.
     """
+    if case.question.recipe is not None:
+        return recipes.findings(case, answer, torch, right)
     plain = answer.subject.startswith(SHARD_MAP) and isinstance(answer.end, Unsupported)
     if plain:
         # Those routes are for changes of layout: elsewhere one line says so, not ten.
         return [not_comparable(None, "global", f"unsupported: {answer.end.why}")]  # type: ignore[union-attr]
-    found = aspects.soundness(case, answer, right)
-    found += aspects.global_(case, answer, right)
+    found = aspects.meshes(case, answer)
+    answer = aspects.of_tensors(case, answer)
+    torch = None if torch is None else aspects.of_tensors(case, torch)
+    plan = case.question.mode == "plan"
+    found += (plans if plan else aspects).soundness(case, answer, right)
+    found += (plans if plan else aspects).global_(case, answer, right)
     found += aspects.stated(case, answer)
-    found += aspects.meshes(case, answer)
     found += collectives(case, answer, right)
     found += counts(case, answer)
     found += sufficient(case, answer)
-    found += effects(case, answer)
+    if not plan:
+        found += effects(case, answer)
     if torch is not None and framework_of(answer.subject) != "torch":
-        found += aspects.shards(case, answer, torch, right, doubt)
+        if plan:
+            found += plans.shards(case, answer, torch, doubt)
+        else:
+            found += aspects.shards(case, answer, torch, right, doubt)
         if not answer.subject.startswith(SHARD_MAP):
             found += aspects.layout(case, answer, torch)
     return found
@@ -229,7 +242,14 @@ def known(
         else:
             known_of = msgspec.structs.replace(finding, verdict="known", why=entry.why)
             out.append((known_of, entry.id))
-    missed = [entry for entry in entries if entry.id not in held and _could_show(entry, found)]
+    plan = case.question.mode == "plan"
+    missed = [
+        entry
+        for entry in entries
+        if entry.id not in held
+        and _could_show(entry, found)
+        and not (plan and entry.observed.startswith(_WITH_DATA))
+    ]
     return out + [(_gone(entry), entry.id) for entry in missed]
 
 

@@ -26,6 +26,7 @@ from cases.ledger import LEDGER, Entry, load_ledger, unused
 from cases.ledger import check_unique as check_ledger
 from cases.load import check_unique, load
 from cases.model import Case, Question, slug
+from cases.plan import planned
 from suites.failure import ended, report
 from suites.judge import Judgement, judge
 from suites.sources import Choice, Sources, most_devices, record_path
@@ -35,6 +36,7 @@ from suites.verdict import Verdict
 _OPTIONS = (
     "cases",
     "exhaustive",
+    "plan",
     "ledger",
     *FRAMEWORKS,
     *(f"{name}-python" for name in FRAMEWORKS),
@@ -67,14 +69,20 @@ class Run:
         self._sources: Sources | None = None
         self._kept: list[tuple[Question, dict[str, Answer]]] = []
         self._distributed = hasattr(config, "workerinput")
+        # The questions with data of cases that are run as plans, by id.
+        self._real: dict[str, Question] = {}
 
     def cases_for(self, test: str) -> Sequence[Case]:
         """The cases of a test function: a user's own, or those of the family in its name."""
-        if self._own is not None:
-            return self._own
-        name = test.removeprefix("test_")
-        assert name in FAMILIES, f"no family is called {name}"
-        return family(name, self._config.getoption("--exhaustive"))
+        cases = self._own
+        if cases is None:
+            name = test.removeprefix("test_")
+            assert name in FAMILIES, f"no family is called {name}"
+            cases = family(name, self._config.getoption("--exhaustive"))
+        if not self._config.getoption("--plan"):
+            return cases
+        self._real |= {case.id: case.question for case in cases if case.question.mode == "real"}
+        return tuple(map(planned, cases))
 
     def begin(self, items: Sequence[pytest.Item]) -> None:
         """Start the frameworks, if there is anything to ask, and ask ahead of need."""
@@ -110,14 +118,16 @@ class Run:
         assert self._sources is not None
         try:
             answers = self._sources.answers(case.question)
-            pins = self._sources.pins(case.question)
+            with_data = self._real.get(case.id)
+            pins = self._sources.pins(with_data or case.question)
         except (WorkerError, BadInput) as error:
             pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
         if self._config.getoption("--record"):
             self._kept.append((case.question, answers))
         hellos = self._sources.hellos()
         releases = {name: hello.release for name, hello in hellos.items()}
-        judgement = judge(case, answers, self._ledger, releases, pins)
+        real = pins if with_data else None
+        judgement = judge(case, answers, self._ledger, releases, {} if real else pins, real)
         return Judged(judgement, answers, hellos, self._command(item))
 
     def _command(self, item: pytest.Item) -> str:
@@ -189,6 +199,7 @@ def prepare(config: pytest.Config) -> Run:
                 record.load(option(f"--{name}"), name, row.subjects)
         _check_options(config)
         _check_recording(config)
+        _check_plan(config)
         if option("--ledger") and (idle := unused(ledger[len(known) :], own or catalogue())):
             where = f'{idle[0].file}: entry "{idle[0].id}": cases'
             raise pytest.UsageError(f"{where}: found none that it names, wanted one at least")
@@ -236,6 +247,18 @@ def _check_recording(config: pytest.Config) -> None:
             f"--record {target}: found one file for {' and '.join(live)}, wanted a folder,"
             " or one framework live"
         )
+
+
+def _check_plan(config: pytest.Config) -> None:
+    if not config.getoption("--plan"):
+        return
+    for name in FRAMEWORKS:
+        source = config.getoption(f"--{name}")
+        if source not in ("live", "off"):
+            raise pytest.UsageError(f"--plan: found --{name}={source}, wanted {name} live, or off")
+    for name in ("--record", "--repro"):
+        if config.getoption(name):
+            raise pytest.UsageError(f"--plan: found {name}, wanted none: a plan has no data")
 
 
 def _case(item: pytest.Item) -> Case | None:

@@ -166,6 +166,7 @@ def record_path(folder: Path, framework: str, release: str) -> Path:
 
 
 def most_devices(questions: Sequence[Question]) -> int:
-    """The most devices that a question needs, 8 at the least."""
-    meshes = [q.mesh for q in questions] + [i.mesh for q in questions for i in q.inputs if i.mesh]
+    """The most devices that a question with data needs, 8 at the least. Plans need none."""
+    real = [question for question in questions if question.mode == "real"]
+    meshes = [q.mesh for q in real] + [i.mesh for q in real for i in q.inputs if i.mesh]
     return max([8, *(max(mesh.devices) + 1 for mesh in meshes)])

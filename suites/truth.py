@@ -6,14 +6,23 @@ Never leaves the process that judges.
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 
-from adapters.reference.adapter import observe
+from adapters.reference import adapter as reference
+from adapters.reference import recipes
 from adapters.reference.values import Undefined, evaluate
-from cases.arrays import Array, unpack
+from cases.arrays import Array, pack, unpack
 from cases.errors import Where
 from cases.model import Case, Layout, Tolerance
 from cases.ops import OPS
+from cases.program import Typed
+from cases.recipes import row_of, sizes_of
+from cases.recipes.layouts import layouts
 from suites.values import difference, show, tolerance_for
+
+# A training step's numbers are of size one, at the end of sums of at most some thousand products:
+# a few thousand roundings of 2**-53 each.
+TRAINED = Tolerance(2.0**-40, 2.0**-40, "float64: some thousand roundings of numbers of size one")
 
 
 class Truth(msgspec.Struct, frozen=True):
@@ -21,7 +30,8 @@ class Truth(msgspec.Struct, frozen=True):
 
     A layout is None where it does not follow from the question. ``differing``: the reference's
     value, where the case states another. ``own``: what is made of random numbers, which are
-    each framework's own, unless the case states it.
+    each framework's own, unless the case states it. ``typed``: global shapes and dtypes. A plan
+    has those and layouts alone.
     """
 
     values: dict[str, Array]
@@ -29,6 +39,7 @@ class Truth(msgspec.Struct, frozen=True):
     layouts: dict[str, Layout | None]
     differing: dict[str, Array] = {}
     own: frozenset[str] = frozenset()
+    typed: dict[str, Typed] = {}
 
     def doubt(self, name: str) -> str:
         """Where the wanted value is the case's own word and the reference has another: which."""
@@ -57,7 +68,11 @@ def check_defined(case: Case) -> None:
 
 def truth(case: Case) -> Truth:
     """The truth about a case."""
-    answer = observe(case.question)
+    if case.question.recipe is not None:
+        return _of_recipe(case)
+    if case.question.mode == "plan":
+        return Truth({}, {}, reference.layouts(case.question), typed=reference.typed(case.question))
+    answer = reference.observe(case.question)
     values = {seen.name: seen.full[0] for seen in answer.seen}
     known = {name: unpack(value) for name, value in values.items()}
     allowed = {name: tolerance_for(case, name, known) for name in values}
@@ -72,14 +87,29 @@ def truth(case: Case) -> Truth:
     layouts = {
         seen.name: seen.layout if isinstance(seen.layout, Layout) else None for seen in answer.seen
     }
-    own = _own(case) - case.expectation.right.keys()
-    return Truth(values, allowed, layouts, differing, own)
+    typed = reference.typed(case.question)
+    return Truth(values, allowed, layouts, differing, own(case), typed)
 
 
-def _own(case: Case) -> frozenset[str]:
-    """The results that follow from random numbers."""
+def _of_recipe(case: Case) -> Truth:
+    """What NumPy and the plan say: values that need no gradient, and layouts."""
+    question = case.question
+    placed: dict[str, Layout | None] = dict(
+        layouts(row_of(question), sizes_of(question), question.mesh)
+    )
+    if case.question.mode == "plan":
+        return Truth({}, {}, placed)
+    found = {name: pack(np.asarray(value)) for name, value in recipes.values(case.question).items()}
+    found |= {f"plain/{name}": found[name] for name in ("out", "loss")}
+    return Truth(
+        found | case.expectation.right, dict.fromkeys(case.question.check, TRAINED), placed
+    )
+
+
+def own(case: Case) -> frozenset[str]:
+    """The results that follow from random numbers, unless the case states them."""
     found: set[str] = set()
     for step in case.question.steps:
         if OPS[step.op].own or found & set(step.args):
             found.add(step.result)
-    return frozenset(found)
+    return frozenset(found - case.expectation.right.keys())

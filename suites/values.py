@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from adapters.reference.gradient import ERROR
 from adapters.reference.values import meaning, whole
 from cases.arrays import Array, pack, unpack
+from cases.grids import homes
 from cases.model import Case, Layout, Question, Tolerance
 from cases.ops import OPS, Op, tolerance
 from cases.ops.row import wide
@@ -42,14 +43,14 @@ def magnitudes(question: Question) -> dict[str, NDArray[Any]]:
     Floats in float64, absolute inputs and addends, and subtraction as addition. Integers,
     which may be indices, keep their dtype.
     """
-    found = {}
+    found, on = {}, homes(question)
     for given in question.inputs:
         # The addends of what is owed count as if they were all summed.
         layout = Layout(given.layout.dims, tuple((axis, "sum") for axis, _ in given.layout.partial))
         parts = None if given.per_device is None else tuple(map(_absolute, given.per_device))
         value = None if given.value is None else _absolute(given.value)
         grown = msgspec.structs.replace(given, value=value, per_device=parts, layout=layout)
-        found[given.name] = whole(grown, question.mesh)
+        found[given.name] = whole(grown, on[given.name])
     for step in question.steps:
         op = _GROWN.get(step.op, step.op)
         args = tuple(arg if isinstance(arg, str) else abs(arg) for arg in step.args)

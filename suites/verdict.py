@@ -11,12 +11,21 @@ from typing import Literal
 import msgspec
 
 Aspect = Literal[
-    "soundness", "global", "shards", "layout", "collectives", "effects", "gradients", "meshes"
+    "soundness",
+    "global",
+    "shards",
+    "layout",
+    "collectives",
+    "effects",
+    "gradients",
+    "meshes",
+    "plan",
 ]
 Outcome = Literal["agree", "known", "divergence", "not comparable"]
 
 ASPECTS: tuple[Aspect, ...] = (
     "soundness", "global", "shards", "layout", "collectives", "effects", "gradients", "meshes",
+    "plan",
 )  # fmt: skip
 
 

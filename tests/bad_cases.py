@@ -66,12 +66,6 @@ CASES: dict[str, tuple[dict[str, str | None], str]] = {
     "check twice": (
         {"check": '["y", "y"]'},
         "case \"a\": check[1]: found 'y' again, wanted each name once"),
-    "recipe and program": (
-        {"recipe": '{ name = "mlp" }'},
-        'case "a": found both recipe and program, wanted one of them'),
-    "recipe without a name": (
-        {"recipe": "{}", "inputs.x": None, "program": None},
-        'case "a": recipe: found no name, wanted name, that of a recipe'),
     # Meshes.
     "no mesh": (
         {"mesh": None},
@@ -124,48 +118,6 @@ CASES: dict[str, tuple[dict[str, str | None], str]] = {
     "devices of an input": (
         {"inputs.x": X[:-1] + ", devices = [0] }", **GRID},
         'case "a": inputs.x.devices: found 1 device, wanted 4, one for each mesh position'),
-    "unknown mesh op": (
-        {"mesh_steps": '[["m", "mesh_flaten", ["x"], {}]]'},
-        "case \"a\": mesh_steps[0][1]: found 'mesh_flaten', wanted a mesh op: mesh_slice, mesh_flatten, mesh_unflatten, mesh_concatenate"),
-    "mesh step of an unknown axis": (
-        {"mesh_steps": '[["m", "mesh_slice", ["q"], {}]]'},
-        "case \"a\": mesh_steps[0][2][0]: found axis 'q', wanted one of x"),
-    "mesh step named like an axis": (
-        {"mesh_steps": '[["x", "mesh_slice", ["x"], {}]]'},
-        "case \"a\": mesh_steps[0][0]: found 'x' again, wanted a name not taken"),
-    "mesh step cut short": (
-        {"mesh_steps": '[["m", "mesh_slice"]]'},
-        'case "a": mesh_steps[0]: found 2 parts, wanted [result, op, axes] or [result, op, axes, {…}]'),
-    "unflatten that does not multiply": (
-        {"mesh_steps": '[["m", "mesh_unflatten", ["x"], { axes = { a = 2, b = 3 } }]]'},
-        "case \"a\": mesh_steps[0][3].axes: found sizes that multiply to 6, wanted 4, the size of axis 'x'"),
-    "unflatten without axes": (
-        {"mesh_steps": '[["m", "mesh_unflatten", ["x"]]]'},
-        'case "a": mesh_steps[0][3]: found no axes, wanted the new axes with their sizes'),
-    "mesh from one of another size": (
-        {"mesh_steps": '[["m", "mesh_slice", ["w"], { from = { w = 8 } }]]'},
-        'case "a": mesh_steps[0][3].from: found 8 devices, wanted 4, as the case\'s mesh has'),
-    "mesh from one that does not give it": (
-        {"mesh_steps": '[["m", "mesh_slice", ["w"], { from = { w = 4 } }]]'},
-        'case "a": mesh_steps[0]: found a mesh w=4, wanted the case\'s mesh x=4, which is made from this one'),
-    "unflatten of two axes": (
-        {"mesh_steps": '[["m", "mesh_unflatten", ["dp", "tp"], { axes = { a = 4 } }]]', **GRID, "inputs.x": X},
-        'case "a": mesh_steps[0][2]: found 2 axes, wanted one axis'),
-    "unflatten into an axis that is there": (
-        {"mesh_steps": '[["m", "mesh_unflatten", ["dp"], { axes = { tp = 2 } }]]', **GRID, "inputs.x": X},
-        "case \"a\": mesh_steps[0][3].axes: found axis 'tp' again, wanted each axis once"),
-    "axis concatenated twice": (
-        {"mesh_steps": '[["m", "mesh_slice", ["x"]], ["n", "mesh_concatenate", ["m", "x"]]]'},
-        "case \"a\": mesh_steps[1][2][1]: found axis 'x' again, wanted each axis once"),
-    "input named like a mesh step": (
-        {"mesh_steps": '[["m", "mesh_slice", ["x"]]]', "inputs.m": '{ shape = [8], spec = "P()" }'},
-        'case "a": inputs.m: found the name of a mesh step, wanted a name not taken'),
-    "result named like a mesh step": (
-        {"mesh_steps": '[["y", "mesh_slice", ["x"]]]'},
-        "case \"a\": program[0]: found 'y' again, wanted a result with a name of its own"),
-    "view of no mesh": (
-        {"inputs.x": '{ shape = [8], spec = "P()", view = "m" }'},
-        "case \"a\": inputs.x.view: found 'm', wanted the result of a mesh step: there is none"),
     # Layouts.
     "no layout": (
         {"inputs.x": "{ shape = [8] }"},

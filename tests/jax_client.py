@@ -30,14 +30,16 @@ SQUARE = mesh({"a": 2, "b": 2})
 
 
 class Client:
-    """A worker of the JAX adapter, asked one question at a time."""
+    """A worker of the JAX adapter, or of another ``module``, asked one question at a time."""
 
-    def __init__(self, folder: Path, **variables: str) -> None:
+    def __init__(
+        self, folder: Path, module: str = "adapters.jax_xla.adapter", **variables: str
+    ) -> None:
         self._asks, theirs = os.pipe()[::-1]
         answers, ours = os.pipe()
         self._answers = open(answers, "rb")  # noqa: SIM115
         self._asked = open(self._asks, "wb")  # noqa: SIM115
-        command = ["-m", "adapters.worker", "adapters.jax_xla.adapter", str(DEVICES)]
+        command = ["-m", "adapters.worker", module, str(DEVICES)]
         self._process = subprocess.Popen(
             [sys.executable, *command, str(theirs), str(ours)],
             cwd=ROOT,

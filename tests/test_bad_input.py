@@ -19,6 +19,8 @@ from cases.errors import BadInput
 from cases.ledger import load_ledger
 from cases.load import load
 from tests.bad_cases import CASE, CASES
+from tests.bad_meshes import MESHES
+from tests.bad_recipes import RECIPES
 
 GOOD = """
 [[case]]
@@ -199,7 +201,7 @@ ENTRIES: dict[str, tuple[dict[str, str | None], str]] = {
     ),
     "cases that name all": (
         {"cases": "{}"},
-        'entry "a": cases: found an empty table, wanted at least one of id, tags, family, step, axes, devices, ascending, dtype, uneven, indivisible, empty, newly_partial, swaps_partial, partial',
+        'entry "a": cases: found an empty table, wanted at least one of id, tags, family, recipe, step, axes, devices, ascending, dtype, uneven, indivisible, empty, newly_partial, swaps_partial, partial',
     ),
     "cases by an unknown field": (
         {"cases": "{ tag = 'state' }"},
@@ -313,10 +315,10 @@ def test_what_the_rows_change_is_itself_accepted(tmp_path: Path) -> None:
     assert len(load_ledger(file, SUBJECTS)) == 1
 
 
-@pytest.mark.parametrize("row", CASES)
+@pytest.mark.parametrize("row", [*CASES, *MESHES, *RECIPES])
 def test_a_bad_case_is_refused_with_one_line(row: str, tmp_path: Path) -> None:
     """A bad case is refused with one line: case, key, found, wanted."""
-    changes, line = CASES[row]
+    changes, line = (CASES | MESHES | RECIPES)[row]
     file = tmp_path / "bad.toml"
     file.write_text(_toml(CASE, changes, "[[case]]"))
     assert _refusal(load, file) == line

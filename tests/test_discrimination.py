@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from types import ModuleType
+
 import pytest
 
+from adapters.answer import Answer
 from cases.catalogue import FAMILIES, family
 from cases.model import Case
-from suites.discrimination import mistakes, right_answer
+from suites import discrimination, plan_mistakes, recipe_mistakes
+from suites.discrimination import Mistake
 from suites.judge import findings
-from suites.truth import truth
+from suites.truth import Truth, truth
+
+
+def _of(case: Case) -> ModuleType:
+    """Who makes answers to a question of its kind, right and wrong."""
+    if case.question.recipe is not None:
+        return recipe_mistakes
+    return plan_mistakes if case.question.mode == "plan" else discrimination
+
+
+def right_answer(case: Case, right: Truth) -> Answer:
+    """That of a framework that does exactly what is implied, or as a recipe's plan has it."""
+    return _of(case).right_answer(case, right, "torch")
+
+
+def mistakes(case: Case, answer: Answer) -> Iterable[Mistake]:
+    """What can go wrong with it."""
+    return _of(case).mistakes(case, answer)
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -11,10 +11,24 @@ from types import ModuleType
 import pytest
 
 from conftest import pytest_addoption
-from reports import changes, divergences, insensitive, operators, public, vocabulary
+from reports import (
+    changes,
+    divergences,
+    insensitive,
+    operators,
+    parallel_dims,
+    plans,
+    public,
+    randomness,
+    recipes,
+    vocabulary,
+)
 from tests.runs import ROOT, run
 
-PAGES = (changes, divergences, insensitive, operators, public, vocabulary)
+PAGES = (
+    changes, divergences, insensitive, operators, parallel_dims, plans, public, randomness, recipes,
+    vocabulary,
+)  # fmt: skip
 README = (ROOT / "README.md").read_text()
 
 
@@ -43,6 +57,20 @@ def test_the_example_is_judged(tmp_path: Path) -> None:
     assert steps["y", "global", "torch"]["verdict"] == "agree"
     assert steps["z", "shards", "jax/jit"]["verdict"] == "agree"
     assert steps["z", "collectives", "torch"]["verdict"] == "agree"
+
+
+def test_the_trained_layer_is_judged(tmp_path: Path) -> None:
+    """A recipe with data and a plan of one without, from the README, in both frameworks."""
+    path = tmp_path / "my_layer.toml"
+    path.write_text(block("example: my_layer.toml"))
+    ran = run(tmp_path, f"--cases={path}")
+    assert ran.code == 0, ran.out
+    passes = {(v["case"], v["step"], v["subject"]): v["verdict"]
+              for v in ran.verdicts if v["aspect"] == "collectives"}  # fmt: skip
+    for case in ("my-layer", "layer-of-405b"):
+        for step in ("forward", "backward", "update"):
+            assert passes[case, step, "torch"] == "agree"
+            assert passes[case, step, "jax/jit"] in ("agree", "known")
 
 
 def test_the_ported_layer_goes_from_toml_to_verdict_to_script_to_ledger(tmp_path: Path) -> None:

@@ -240,6 +240,42 @@ def test_called_computations_are_as_late_as_their_caller() -> None:
     assert [one.pass_ for one in read(text)] == ["forward", "backward"]
 
 
+def test_what_shard_map_calls_is_of_its_callers_pass() -> None:
+    """Names inside of a called computation begin anew; the caller's name has the pass."""
+    body = f"""
+%body (p: f32[8,4]) -> f32[8,4] {{
+  %p = f32[8,4] parameter(0)
+  %h = f32[32,4] {GATHER.replace("%x", "%p")}, metadata={{op_name="all_gather"}}
+  ROOT %s = f32[8,4] slice(%h), slice={{[0:8], [0:4]}}
+}}
+"""
+    text = module(
+        f"""
+        %one = f32[8,4] call(%x), to_apply=%body, {FORE}
+        %two = f32[8,4] call(%x), to_apply=%body, {BACK}
+        %three = f32[8,4] call(%two), to_apply=%body, {FORE}
+        ROOT %c = f32[8,4] copy(%three)
+        """,
+        body,
+    )
+    assert [one.pass_ for one in read(text)] == ["forward", "backward", "forward"]
+
+
+def test_the_optimisers_collectives_are_an_updates() -> None:
+    """By the scope in its name; a nameless one that needs what was made there is one too."""
+    text = module(
+        f"""
+        %g = f32[8,4] multiply(%x, %x), {BACK}
+        %a = f32[32,4] {GATHER}, metadata={{op_name="jit(f)/update/mul"}}
+        %n = f32[8,4] subtract(%x, %g), metadata={{op_name="jit(f)/update/sub"}}
+        %b = f32[32,4] {GATHER.replace("%x", "%n")}
+        %c = f32[32,4] {GATHER.replace("%x", "%g")}
+        ROOT %d = f32[8,4] copy(%n), metadata={{op_name="jit(f)/dynamic_update_slice"}}
+        """
+    )
+    assert [one.pass_ for one in read(text)] == ["update", "update", "backward"]
+
+
 def test_a_computation_that_nobody_calls_does_not_count() -> None:
     """Only what the entry computation reaches is part of the program."""
     assert read(module("ROOT %n = f32[8,4]{1,0} negate(%x)", STEP)) == ()
@@ -338,9 +374,11 @@ def test_text_outside_the_grammar_is_an_error(text: str, message: str) -> None:
 # what is read at three stages: as the partitioner left it, at the end with the all-reduce
 # combiner off, and at the end as it runs.
 STAGES = r"""
-import json, sys
+import json, os, sys
 from adapters.jax_xla.adapter import connect
 adapter = connect(8)
+# Its children have as many devices; here is one more process that needs them.
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
 import jax, jax.numpy as jnp, numpy as np
 from jax import lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P

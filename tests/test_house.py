@@ -19,6 +19,7 @@ from cases.ledger import ASPECTS, LEDGER, OBSERVED, load_ledger, unused
 from cases.model import Case, Expectation, Question, slug
 from suites import verdict
 from suites.collectives import GATHERS, LOWERINGS, MERGES, PLANS, SEQUENCE
+from suites.contracts import GROUPED
 from tests.runs import ROOT
 
 FRAMEWORKS = {"torch", "jax", "jaxlib"}
@@ -59,6 +60,9 @@ def test_no_adapter_knows_an_expectation_or_the_ledger() -> None:
         assert "Expectation" not in text, path
         assert "cases.ledger" not in text, path
         assert "Case(" not in text, path
+        assert "recipes.contracts" not in text, path
+        # What a model computes: the reference has it, and frameworks have their own.
+        assert "recipes.meaning import" not in text or path.parts[1] == "reference", path
 
 
 def test_no_module_imports_both_frameworks() -> None:
@@ -129,7 +133,8 @@ def test_every_ledger_entry_names_a_case() -> None:
 
 def test_the_ledger_speaks_of_what_can_be_observed() -> None:
     """Plans and lowering rules by the names that the suite gives them; aspects alike."""
-    names = {GATHERS, MERGES, SEQUENCE, *(row[0] for rows in LOWERINGS.values() for row in rows)}
+    names = {GATHERS, MERGES, SEQUENCE, GROUPED}
+    names |= {row[0] for rows in LOWERINGS.values() for row in rows}
     for entry in load_ledger(LEDGER, subjects()):
         head, _, detail = entry.observed.partition(": ")
         assert head in OBSERVED

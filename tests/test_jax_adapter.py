@@ -19,7 +19,7 @@ import pytest
 from adapters.answer import Collective, Crashed, Done, Refused, Unsupported
 from adapters.host import Worker
 from cases.arrays import pack
-from cases.model import Input, Layout, Question, Recipe, Step, mesh
+from cases.model import Input, Layout, Question, Step, mesh
 from tests.jax_client import (
     CHEAPEST,
     EXPLICIT,
@@ -379,14 +379,12 @@ def test_a_refusal_names_its_step_and_keeps_what_was_reached(client: Client) -> 
         ({"mesh": mesh({"x": 16})}, "16 devices asked for, this worker has 8"),
         ({"mesh": mesh({"x": 2}, (0, 8))}, "9 devices asked for, this worker has 8"),
         ({"context": "elsewhere"}, "elsewhere"),
-        ({"mode": "plan"}, "plan mode"),
-        ({"recipe": Recipe("mlp")}, "recipes"),
     ],
 )
 def test_what_no_route_runs_is_unsupported(
     client: Client, change: dict[str, Any], why: str
 ) -> None:
-    """Too many devices are told with both numbers; regions, plans and recipes by name."""
+    """Too many devices are told with both numbers; regions by name."""
     asked = move(ROW, tensor("s", count(16, 4), layout(ROW, "S(0)")), layout(ROW, "R"))
     for answer in client.ask(msgspec.structs.replace(asked, **change), *ROUTES):
         assert isinstance(answer.end, Unsupported)

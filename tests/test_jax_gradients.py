@@ -13,7 +13,7 @@ import pytest
 
 from adapters.answer import Answer, Collective, Done, Refused, Unsupported
 from adapters.reference.values import evaluate
-from cases.model import Input, Layout, MeshStep, Question, Step
+from cases.model import Layout, MeshStep, Question, Step
 from tests.jax_client import (
     EXPLICIT,
     JIT,
@@ -183,14 +183,3 @@ def test_a_derived_mesh_that_nothing_lies_on_changes_nothing(client: Client) -> 
     for after in ("", "s"):
         flat = MeshStep("flat", "mesh_flatten", ("a", "b"), after=after)
         assert _nearest(client, mesh_steps=(flat,)) == plain
-
-
-def test_a_derived_mesh_that_is_asked_for_is_unsupported(client: Client) -> None:
-    """Whether an input lies on it or it is itself to be shown."""
-    sliced = MeshStep("m", "mesh_slice", ("a",))
-    given = msgspec.structs.replace(tensor("s", count(4, 4), Layout((("a",), ()))), view="m")
-    inputs: tuple[Input, ...] = (given,)
-    for change in ({"check": ("y", "m")}, {"inputs": inputs}):
-        for answer in _nearest(client, mesh_steps=(sliced,), **change):
-            assert isinstance(answer.end, Unsupported)
-            assert "derived meshes" in answer.end.why

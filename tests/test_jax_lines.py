@@ -14,16 +14,21 @@ import pytest
 from adapters.answer import Unsupported
 from adapters.jax_xla import lines
 from adapters.jax_xla.attempt import Stopped
+from adapters.jax_xla.mesh_lines import JOINED
 from adapters.reference.values import evaluate
 from cases.arrays import pack
-from cases.model import Input, Layout, Question, Step, mesh
+from cases.grids import homes
+from cases.model import Input, Layout, MeshStep, Question, Step, mesh
 from reports.literals import literal
 from tests.jax_client import ROW, SQUARE, count, layout, owed, question, tensor
 from tests.runs import ROOT
 
 INSIDE = r"""
 from adapters.jax_xla.adapter import JaxAdapter, connect
-adapter = JaxAdapter(connect(4).hello(), 4)
+import os
+hello = connect(4).hello()
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+adapter = JaxAdapter(hello, 4)
 import jax, numpy as np
 from collections import Counter
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
@@ -85,14 +90,17 @@ def test_source_lines_foreign_layouts_and_complaints() -> None:
 
 def _script(asked: Question, route: lines.Route, shown: str) -> list[str]:
     """Every line that puts a question to JAX, and prints the results in ``shown``."""
-    named, on = lines.mesh_variables(asked), lines.meshes(asked)
+    named, on, places = lines.mesh_variables(asked), homes(asked), lines.places(asked)
     made = [*lines.IMPORTS, 'jax.config.update("jax_enable_x64", True)']
     made += [lines.mesh_line(one, name, route) for one, name in named.items()]
+    made += JOINED.strip().splitlines()
+    for name, text in lines.view_sources(asked, lines.KINDS[route]):
+        made.append(f"{lines.variable(name)} = {text}")
     for given in asked.inputs:
         stack = route == "jit"
         texts = [literal(one, "np") for one in lines.held(given, stack)]
         data = texts[0] if given.per_device is None else f"[{', '.join(texts)}]"
-        made.append(lines.input_line(given, named[on[given.name]], stack, data))
+        made.append(lines.input_line(given, on[given.name], places[given.name], stack, data))
         made += lines.reduce_lines(given) if route == "jit" else []
     made += ["jax.set_mesh(mesh)"] if route == "explicit" else []
     for step in asked.steps:
@@ -142,6 +150,92 @@ def test_the_lines_of_a_question_are_a_script(route: lines.Route) -> None:
     for name, line in zip(names, printed, strict=True):
         got = eval(line, {"nan": np.nan, "inf": np.inf})
         np.testing.assert_allclose(got, right[name].astype(np.float64), rtol=1e-6, err_msg=name)
+
+
+MESH_STEPS = (
+    MeshStep("v", "mesh_unflatten", ("w",), {"axes": {"a": 2, "b": 2, "c": 1}}),
+    MeshStep("s", "mesh_slice", ("b", "a"), {"of": "v"}),
+    MeshStep("f", "mesh_flatten", ("b", "c"), {"of": "v"}),
+    MeshStep("apart", "mesh_flatten", ("a", "c"), {"of": "v"}),
+    MeshStep("a", "mesh_flatten", ("b", "c"), {"of": "v"}),
+    MeshStep("both", "mesh_concatenate", ("s", "v2")),
+    MeshStep("same", "mesh_equal", ("s", "f")),
+)
+
+
+def test_a_derived_mesh_is_a_whole_mesh_and_the_axes_that_count() -> None:
+    """Neighbours are flattened in place, others after the rest; JAX deals devices to the joined."""
+    second = MeshStep("v2", "mesh_unflatten", ("w",), {"axes": {"d": 1, "e": 4}})
+    steps = (*MESH_STEPS[:5], second, *MESH_STEPS[5:])
+    asked = Question("q", mesh({"w": 4}), mesh_steps=steps)
+    made = "NamedSharding(jax.sharding.Mesh({}, {!r}, axis_types=(AxisType.Auto,) * {}), P({}))"
+    assert dict(lines.view_sources(asked, "Auto")) == {
+        "v": made.format("mesh.devices.reshape(2, 2, 1)", ("a", "b", "c"), 3, "'a', 'b', 'c'"),
+        "s": "NamedSharding(v.mesh, P('b', 'a'))",
+        "f": made.format("v.mesh.devices.reshape(2, 2)", ("a", "f"), 2, "'f'"),
+        "apart": made.format(
+            "v.mesh.devices.transpose(1, 0, 2).reshape(2, 2)", ("b", "apart"), 2, "'apart'"
+        ),
+        "a": made.format("v.mesh.devices.reshape(2, 2)", ("*", "a"), 2, "'a'"),
+        "v2": made.format("mesh.devices.reshape(1, 4)", ("d", "e"), 2, "'d', 'e'"),
+        "both": "NamedSharding(joined(NamedSharding(v.mesh, P('b', 'a')), "
+        "NamedSharding(v2.mesh, P('d', 'e'))), P('b', 'a', 'd', 'e'))",
+        "same": "s == f",
+    }
+
+
+def test_what_is_wrong_is_asked_of_jax_as_it_stands() -> None:
+    """An unknown axis as a spec of the mesh, sizes as a shape of its devices."""
+    for step, text in (
+        (MeshStep("m", "mesh_slice", ("q",)), "NamedSharding(mesh, P('q'))"),
+        (MeshStep("m", "mesh_slice", ("a", "a")), "NamedSharding(mesh, P('a', 'a'))"),
+        (MeshStep("m", "mesh_flatten", ("a", "q")), "NamedSharding(mesh, P(('a', 'q')))"),
+        (
+            MeshStep("m", "mesh_unflatten", ("q",), {"axes": {"c": 2}}),
+            "NamedSharding(mesh, P('q'))",
+        ),
+        (
+            MeshStep("m", "mesh_unflatten", ("a",), {"axes": {"c": 3}}),
+            "NamedSharding(jax.sharding.Mesh(mesh.devices.reshape(3, 2), ('c', 'b'), "
+            "axis_types=(AxisType.Auto,) * 2), P('c', 'b'))",
+        ),
+    ):
+        asked = Question("q", SQUARE, mesh_steps=(step,))
+        assert lines.view_sources(asked, "Auto") == [("m", text)]
+
+
+@pytest.mark.parametrize("route", ["jit", "explicit"])
+def test_lines_on_derived_meshes_are_a_script(route: lines.Route) -> None:
+    """On a slice, on axes of two meshes, and from one view to another."""
+    steps = (
+        MeshStep("v", "mesh_unflatten", ("w",), {"axes": {"a": 2, "b": 2}}),
+        MeshStep("u", "mesh_unflatten", ("w",), {"axes": {"c": 2, "d": 2}}),
+        MeshStep("s", "mesh_slice", ("b",), {"of": "v"}),
+        MeshStep("t", "mesh_slice", ("c",), {"of": "u"}),
+        MeshStep("both", "mesh_concatenate", ("t", "s")),
+    )
+    parts = tuple(pack(part) for part in count(4, 1, 2))
+    inputs = [
+        Input("x", (4, 4), "float32", Layout((("b",), ())), pack(count(4, 4)), view="s"),
+        Input("p", (1, 2), "float32", Layout(((), ()), (("b", "sum"),)), per_device=parts,
+              view="s"),
+        Input("z", (4, 4), "float32", Layout((("c",), ("b",))), pack(count(4, 4)), view="both"),
+    ]  # fmt: skip
+    program = [
+        Step("y", "redistribute", ("x",), to=Layout(((), ("b",)))),
+        Step("o", "redistribute", ("p",), to=Layout(((), ()))),
+        Step("g", "redistribute", ("z",), to=Layout((("c",), ()))),
+    ]
+    if route == "explicit":
+        program = program[:2]
+        inputs = inputs[:2]
+        program.append(Step("m", "redistribute", ("y",), {"view": "u"}, Layout((("c", "d"), ()))))
+    on = mesh({"w": 4})
+    asked = Question("q", on, tuple(inputs), tuple(program), (), steps)
+    names = [step.result for step in program]
+    right = evaluate(asked)
+    for name, line in zip(names, _run(_script(asked, route, " ".join(names))), strict=True):
+        assert np.array_equal(eval(line), right[name]), name
 
 
 def test_lines_are_made_without_jax() -> None:

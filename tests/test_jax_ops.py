@@ -115,7 +115,8 @@ def test_every_op_has_samples_or_a_test_here() -> None:
     sampled = {sample.op for samples in SAMPLES.values() for sample in samples}
     assert set(OPS) - sampled == {
         "redistribute", "identity", "arange", "full", "random_uniform", "random_normal",
-        "to_local", "from_local", "map_shards", "item", "grad",
+        "inplace_uniform", "inplace_normal", "dropout",
+        "to_local", "from_local", "full_tensor", "distribute", "map_shards", "item", "grad",
     }  # fmt: skip
 
 

@@ -18,8 +18,7 @@ from cases.catalogue import FILES
 from cases.errors import BadInput
 from cases.layout import ranges
 from cases.load import check_unique, load
-from cases.meshes import derived
-from cases.model import Case, Layout, Mesh, Question, mesh, slug
+from cases.model import Case, Layout, Mesh, Question, Recipe, mesh, slug
 from cases.program import Typed, shapes
 
 CORPUS = FILES["public"]
@@ -326,87 +325,6 @@ def test_a_partial_input_gets_its_addends_on_loading(tmp_path: Path) -> None:
     assert evaluate(case.question)["x"].tolist() == np.arange(10).reshape(5, 2).tolist()
 
 
-MESH_STEPS = """
-mesh_steps = [
-  ["qr", "mesh_flatten", ["q", "r"]],
-  ["s", "mesh_slice", ["r", "p"]],
-  ["m", "mesh_slice", ["p", "qr"]],
-  ["u", "mesh_unflatten", ["r"], { axes = { r0 = 3, r1 = 1 } }],
-  ["j", "mesh_concatenate", ["s", "q"]],
-]
-"""
-
-
-def test_derived_meshes_index_every_position(tmp_path: Path) -> None:
-    """Slices pick axes, flattens join them row-major, unflattens split, concatenates add."""
-    case = _case(tmp_path, MESH_STEPS, on="{ p = 2, q = 2, r = 3 }")
-    made = derived(case.question.mesh, case.question.mesh_steps)
-    assert {name: grid.mesh.axes for name, grid in made.items()} == {
-        "qr": (("qr", 6),),
-        "s": (("r", 3), ("p", 2)),
-        "m": (("p", 2), ("qr", 6)),
-        "u": (("p", 2), ("q", 2), ("r0", 3), ("r1", 1)),
-        "j": (("r", 3), ("p", 2), ("q", 2)),
-    }
-    assert made["qr"].positions == tuple(range(6)) * 2
-    assert made["s"].positions == (0, 2, 4, 0, 2, 4, 1, 3, 5, 1, 3, 5)
-    assert made["m"].positions == tuple(range(12))
-    assert made["u"].positions == tuple(range(12))
-    assert made["j"].positions == (0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11)
-    assert case.question.check == ("qr", "s", "m", "u", "j")
-
-
-def test_grids_that_devices_see_stand_by_device_number(tmp_path: Path) -> None:
-    """Of a derived mesh the first grid listed is device 0's, wherever device 0 lies."""
-    case = _case(
-        tmp_path,
-        "devices = [3, 1, 0, 2]",
-        'mesh_steps = [["m", "mesh_slice", ["b"]]]',
-        "meshes.m = [[0, 2], [3, 1], [0, 2], [3, 1]]",
-        on="{ a = 2, b = 2 }",
-    )
-    assert [_array(one) for one in case.expectation.meshes["m"]] == [[3, 1], [3, 1], [0, 2], [0, 2]]
-
-
-def test_a_result_is_laid_out_on_the_mesh_of_its_operand(tmp_path: Path) -> None:
-    """What comes of an input on a derived mesh names the axes of that mesh."""
-    case = _case(
-        tmp_path,
-        'mesh_steps = [["m", "mesh_unflatten", ["x"], { axes = { u = 2, v = 2 } }]]',
-        'inputs.x = { shape = [4], placements = { u = "S(0)" }, view = "m" }',
-        'program = ["y = add(x, 1)", "z = redistribute(y, v=S(0))"]',
-    )
-    assert case.question.steps[1].to == Layout((("v",),))
-
-
-def test_an_input_on_a_derived_mesh_is_cut_by_it(tmp_path: Path) -> None:
-    """Layouts of a view name its axes, and each position's shard is its own in the view."""
-    case = _case(
-        tmp_path,
-        'mesh_steps = [["v", "mesh_slice", ["b"]]]',
-        'inputs.x = { shape = [3], placements = ["S(0)"], view = "v", '
-        "per_device = [[1, 2], [3], [1, 2], [3]] }",
-        'inputs.p = { shape = [2], placements = ["P(sum)"], view = "v", values = 5 }',
-        'program = ["y = redistribute(x, b=R)"]',
-        on="{ a = 2, b = 2 }",
-    )
-    x, p = case.question.inputs
-    assert (x.view, x.layout) == ("v", Layout((("b",),)))
-    assert p.per_device is not None
-    assert p.per_device[:2] == p.per_device[2:]
-    assert (unpack(p.per_device[0]) + unpack(p.per_device[1])).tolist() == [5, 5]
-    assert case.question.steps[0].to == Layout(((),))
-
-
-def test_a_mesh_may_itself_be_derived(tmp_path: Path) -> None:
-    """With ``from`` the case's mesh is what the step makes of another mesh."""
-    steps = '[["m", "mesh_unflatten", ["w"], { axes = { a = 2, b = 2 }, from = { w = 4 } }]]'
-    case = _case(tmp_path, f"mesh_steps = {steps}", on="{ a = 2, b = 2 }")
-    (step,) = case.question.mesh_steps
-    assert step.params == {"axes": {"a": 2, "b": 2}, "from": {"w": 4}}
-    assert derived(case.question.mesh, (step,))["m"].mesh.axes == case.question.mesh.axes
-
-
 def test_a_folder_is_read_in_the_order_of_its_paths(tmp_path: Path) -> None:
     """All .toml and .json files of a folder and its folders, and nothing else, in path order."""
     case = '[[case]]\nid = "{}"\nmesh = {{ x = 1 }}\ninputs.x = {{ shape = [], spec = "P()" }}\n'
@@ -434,13 +352,18 @@ def test_ids_must_differ_across_everything_loaded(tmp_path: Path) -> None:
 
 
 def test_a_recipe_stands_in_place_of_a_program(tmp_path: Path) -> None:
-    """A recipe is kept by name and sizes, with what is to be checked."""
-    case = _case(
-        tmp_path, 'recipe = { name = "mlp", sizes = { hidden = 8 } }', 'check = ["loss", "w1"]'
+    """It is kept by name and sizes; what is said of its tensors and passes is read as elsewhere."""
+    path = tmp_path / "cases.toml"
+    path.write_text(
+        '[[case]]\nid = "a"\nmesh = { tp = 2 }\n'
+        'recipe = { name = "mlp-tp", sizes = { hidden = 4 } }\n'
+        'layouts."up.weight" = { tp = "S(0)" }\ncounts.forward = { all-reduce = 1 }\n'
     )
-    assert case.question.recipe is not None
-    assert case.question.recipe.sizes == {"hidden": 8}
-    assert case.question.check == ("loss", "w1")
+    (case,) = load(path)
+    assert case.question.recipe == Recipe("mlp-tp", {"hidden": 4})
+    assert {"up.weight", "out", "loss", "grad/x", "plain/new/down.bias"} < {*case.question.check}
+    assert case.expectation.counts == {"forward": {"all-reduce": 1}}
+    assert case.expectation.layouts == {"up.weight": Layout((("tp",), ()))}
 
 
 def test_what_is_said_of_a_case_is_kept(tmp_path: Path) -> None:

@@ -27,7 +27,11 @@ from reports.tell import recorded
 from suites.judge import judge
 from suites.verdict import Verdict
 
-CASES = {case.id: case for case in catalogue()}
+CASES = {
+    case.id: case
+    for case in catalogue()
+    if case.question.mode == "real" and case.question.recipe is None
+}
 LEDGER_ENTRIES = load_ledger(LEDGER, subjects())
 RELEASES = {"torch": "2.13.0", "jax": "0.10.2"}
 
@@ -218,7 +222,7 @@ def _full(case: Case) -> bool:
 def test_a_script_of_the_catalogue_is_short_and_needs_nothing_of_ours() -> None:
     """One case in twelve: about 40 lines that say what is known; where there are none, a reason.
 
-    The longest have three partial inputs, each with its addends.
+    The longest have three partial inputs, each with its addends, or views of a world.
     """
     lengths, reasons = [], set[str]()
     for case in list(CASES.values())[::12]:
@@ -240,7 +244,7 @@ def test_a_script_of_the_catalogue_is_short_and_needs_nothing_of_ours() -> None:
             assert _imported(text) <= _STANDARD | {framework, "numpy"}, case.id
     assert reasons <= {"wanted pending sums only (unreduced)"}
     assert len(lengths) > 120
-    assert max(lengths) <= 56
+    assert max(lengths) <= 60
     assert sorted(lengths)[len(lengths) * 9 // 10] <= 47
 
 

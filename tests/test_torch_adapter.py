@@ -17,6 +17,8 @@ from adapters.answer import (
 )
 from adapters.torch_dtensor.script import CHECKED, task
 from cases.model import (
+    REST,
+    Foreign,
     Layout,
     Mesh,
     MeshStep,
@@ -108,7 +110,7 @@ def test_an_input_may_have_a_mesh_of_its_own(live: Live) -> None:
 
 
 def test_meshes_are_derived_in_a_world_of_their_own(live: Live) -> None:
-    """Slices and flattened meshes hold tensors, and each rank tells the grid it sees."""
+    """Slices and flattened meshes hold tensors, and each rank tells what it sees of them."""
     on = mesh({"a": 2, "b": 2, "c": 2})
     flat = mesh({"f": 4})
     steps = (MeshStep("f", "mesh_flatten", ("b", "c")), MeshStep("v", "mesh_slice", ("b",)))
@@ -124,8 +126,24 @@ def test_meshes_are_derived_in_a_world_of_their_own(live: Live) -> None:
     assert values(answer["f"].shards) == [[0, 1, 2, 3]] * 4 + [[4, 5, 6, 7]] * 4
     assert values(answer["v"].shards) == [[0, 2], [1, 3]] * 2 + [[4, 6], [5, 7]] * 2
     assert values(answer["x"].shards) == [[0, 1], [2, 3], [4, 5], [6, 7]] * 2
-    assert counted(answer["y"].collectives) == [("all-gather", ("b", "c"), 8)]
+    assert answer["v"].offsets == ((0,), (0,), (1,), (1,)) * 2
+    assert values(answer["v/b"].shards) == values(answer["v"].shards)
+    assert counted(answer["y"].collectives) == [("all-gather", ("f",), 8)]
+    assert answer["y"].mesh == mesh({REST: 2, "f": 4})
     assert live.ranks() == before
+
+
+def test_a_tensor_that_stays_on_another_mesh_is_told(live: Live) -> None:
+    """A redistribute to another mesh by equal placements leaves it where it was."""
+    steps = (
+        MeshStep("u", "mesh_unflatten", ("x",), {"axes": {"a": 2, "b": 2}}),
+        MeshStep("v", "mesh_unflatten", ("x",), {"axes": {"c": 1, "d": 4}}),
+    )
+    source, target = mesh({"a": 2, "b": 2}), mesh({"c": 1, "d": 4})
+    tensor = msgspec.structs.replace(given("x", [8], "R S(0)", source), view="u")
+    move = msgspec.structs.replace(to("y", "x", "R S(0)", target), params={"view": "v"})
+    answer = live.ask(question("stays", LINE, [tensor], [move], mesh_steps=steps, check=("y",)))
+    assert answer["y"].layout == Foreign("[R, S(0)] on the mesh a=2, b=2 of devices [0, 1, 2, 3]")
 
 
 @pytest.mark.parametrize(

@@ -122,14 +122,12 @@ def test_no_two_names_share_a_variable() -> None:
     assert len({variable(name) for name in names}) == len(names)
 
 
-def test_what_runs_on_no_data_has_no_lines() -> None:
-    """Plan mode and recipes are refused with the reason."""
-    for one in (
-        question("plan", LINE, [], mode="plan"),
-        question("recipe", LINE, [], recipe=Recipe("mlp")),
-    ):
-        with pytest.raises(Unanswerable):
-            task(one)
+def test_a_recipe_without_a_module_is_refused_by_name() -> None:
+    """Those that there are have no lines either: the task names the recipe."""
+    with pytest.raises(Unanswerable, match="the recipe mlp: no module of that name"):
+        task(question("recipe", LINE, [], recipe=Recipe("mlp")))
+    lines = task(question("recipe", LINE, [], recipe=Recipe("mlp-tp")))
+    assert (lines.inputs, lines.steps, lines.recipe) == ((), (), Recipe("mlp-tp"))
 
 
 def _seen(rank: int, **more: object) -> Seen:
@@ -156,7 +154,7 @@ def test_ranks_that_report_alike_are_one_observation() -> None:
     """In mesh position order, with the bytes of the rank where the operand is largest."""
     reports = {rank: Report((_seen(rank),)) for rank in range(4)}
     assert merge.differing(reports) == ()
-    (seen,) = merge.observed(BACKWARDS, ("y",), reports, {})
+    (seen,) = merge.observed(BACKWARDS, reports, {}, {})
     assert values(seen.shards) == [[3], [2], [1], [0]]
     assert values(seen.full) == [[1.0, 2.0]]
     assert counted(seen.collectives) == [("all-gather", ("x",), 13)]
@@ -167,7 +165,7 @@ def test_a_rank_that_reports_otherwise_is_a_disagreement() -> None:
     """Layout and collectives each give a sentence that names the rank."""
     other = _seen(1, layout=layout("S(0)", LINE, 1), collectives=())
     reports = {rank: Report((_seen(rank) if rank != 1 else other,)) for rank in range(4)}
-    (seen,) = merge.observed(BACKWARDS, ("y",), reports, {})
+    (seen,) = merge.observed(BACKWARDS, reports, {}, {})
     assert [text.split(" reports")[0] for text in seen.disagreements] == [
         "layout: rank 1",
         "collectives: rank 1",
@@ -183,7 +181,7 @@ def test_differing_full_tensors_are_all_told() -> None:
     }
     assert merge.differing(reports) == ("y",)
     fulls = {rank: {"y": whole[rank]} for rank in range(4)}
-    (seen,) = merge.observed(BACKWARDS, ("y",), reports, fulls)
+    (seen,) = merge.observed(BACKWARDS, reports, fulls, {})
     assert values(seen.full) == [[3], [2], [1], [0]]
 
 

@@ -60,6 +60,27 @@ def test_a_mistake_is_reported_where_it_is(
         assert text in ran.out
 
 
+@pytest.mark.parametrize(
+    ("wrong", "case", "step", "told"),
+    [
+        ("wrong grid", "views", "n", ["device 3 (w=3)", "wanted  [2 3]", "got     [3 2]"]),
+        ("wrong group", "views", "m/a", ["device 3 (w=3)", "wanted  [1 3]", "got     [3 1]"]),
+        ("wrong coordinate", "views", "m", ["device 0 (w=0)", "wanted  [0, 0]", "got     [1, 1]"]),
+        ("wrong comparison", "views", "same", ["wanted False, got True"]),
+        ("no refusal", "refusal", "m", ["wanted  a refusal", "got     [0 1 2]"]),
+    ],
+)
+def test_a_mistake_in_a_mesh_is_reported_where_it_is(
+    tmp_path: Path, wrong: str, case: str, step: str, told: list[str]
+) -> None:
+    """A grid, a group, a coordinate, an equality, or a mesh where there can be none."""
+    ran = stand_in(tmp_path, wrong)
+    assert ran.code == 1
+    assert {one[:3] for one in ran.diverging()} == {(case, step, "meshes")}
+    for text in told:
+        assert text in ran.out
+
+
 def test_a_crash_is_the_answer_of_its_case(tmp_path: Path) -> None:
     """The process aborts in one case; the others are answered by a new one."""
     ran = stand_in(tmp_path, "crash")

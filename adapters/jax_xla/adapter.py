@@ -11,7 +11,7 @@ import platform
 from collections.abc import Callable
 
 from adapters.answer import Answer, Done, End, Unsupported
-from adapters.forked import Forked
+from adapters.jax_xla.plan import Sized, devices_of
 from adapters.protocol import VERSION, Adapter, Hello
 from cases.model import Question
 
@@ -19,7 +19,6 @@ from cases.model import Question
 def connect(devices: int) -> Adapter:
     """A live JAX of ``devices`` CPU devices; jax must not be imported yet in this process."""
     flags = os.environ.get("XLA_FLAGS", "")
-    os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={devices}".strip()
     os.environ["JAX_PLATFORMS"] = "cpu"
     # XLA tells on stderr of every layout that it could not change well; the counts show it.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -37,7 +36,14 @@ def connect(devices: int) -> Adapter:
     facts = (f"jaxlib {version.__version__}", f"{devices} host devices")
     python = platform.python_version()
     hello = Hello(VERSION, "jax", jax.__version__, python, facts, os.getpid())
-    return Forked(hello, lambda: JaxAdapter(hello, devices))
+
+    def make(count: int) -> Adapter:
+        # XLA reads it when the client is made, which is in the child.
+        count_flag = f"--xla_force_host_platform_device_count={count}"
+        os.environ["XLA_FLAGS"] = f"{flags} {count_flag}".strip()
+        return JaxAdapter(hello, count)
+
+    return Sized(hello, devices, make)
 
 
 class JaxAdapter:
@@ -83,6 +89,8 @@ class JaxAdapter:
         notes = self._answering(question)
         end: End = Done()
         try:
+            if question.recipe is not None and subject != "jax/jit":
+                raise Stopped(Unsupported("a recipe is one program under jit"))
             if (why := _beyond(question, self._devices)) is not None:
                 raise Stopped(Unsupported(why))
             route(question, notes)
@@ -101,18 +109,8 @@ _NEEDLESS = ("loss_parallel",)
 
 def _beyond(question: Question, devices: int) -> str | None:
     """Why no route can be asked this, if so."""
-    if question.recipe is not None:
-        return "recipes are not run"
     if question.context not in (None, *_NEEDLESS):
         return f"JAX has no region {question.context}"
-    if question.mode == "plan":
-        return "plan mode is not run"
-    derived = {step.result for step in question.mesh_steps}
-    if derived & {*question.check, *(given.view for given in question.inputs)}:
-        # Meshes are values in JAX: one that nothing lies on and nobody asks for changes nothing.
-        return "derived meshes are not run"
-    meshes = [question.mesh, *(given.mesh for given in question.inputs if given.mesh)]
-    wanted = max(max(mesh.devices) for mesh in meshes) + 1
-    if wanted > devices:
+    if (wanted := devices_of(question)) > devices:
         return f"{wanted} devices asked for, this worker has {devices}"
     return None

@@ -5,15 +5,17 @@ Routes write into it step by step, so that what was reached before a refusal is 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import jax
 import msgspec
 import numpy as np
 
-from adapters.answer import Answer, Collective, End, Observed
+from adapters.answer import Answer, Collective, Done, End, Observed
 from adapters.jax_xla import arrays
-from adapters.jax_xla.program import Program
+from adapters.jax_xla.program import Program, peak
 from cases.arrays import pack
-from cases.model import Mesh, Question
+from cases.model import Foreign, Layout, Mesh, Question
 
 
 class Answering:
@@ -24,6 +26,17 @@ class Answering:
         self.seen: list[Observed] = []
         self.complaints: list[str] = []
         self.program: tuple[Collective, ...] | None = None
+        self.peak: int | None = None
+
+    @property
+    def plan(self) -> bool:
+        """Whether there is no data, so that programs are compiled and not run."""
+        return self.question.mode == "plan"
+
+    def weigh(self, program: Program, beside: Iterable[arrays.Value] = ()) -> None:
+        """Count what a device holds while ``program`` runs, and what it holds beside."""
+        if self.plan and (own := peak(program)) is not None:
+            self.peak = max(self.peak or 0, own + sum(map(arrays.local_bytes, beside)))
 
     def wants(self, name: str) -> bool:
         """Whether the input or result called ``name`` is to be shown."""
@@ -42,13 +55,28 @@ class Answering:
     def finish(self, subject: str, end: End) -> Answer:
         """The answer, however it ended."""
         return Answer(
-            self.question.id, subject, end, tuple(self.seen), self.program, tuple(self.complaints)
-        )
+            self.question.id, subject, end, tuple(self.seen), self.program, tuple(self.complaints),
+            peak=self.peak if isinstance(end, Done) else None,
+        )  # fmt: skip
 
 
-def plain(name: str, array: jax.Array, mesh: Mesh, with_layout: bool = True) -> Observed:
+def plain(name: str, array: arrays.Value, mesh: Mesh, with_layout: bool = True) -> Observed:
     """What JAX says of an array with a global value; ``collectives`` and ``mesh`` stay None."""
     layout, note = arrays.layout_of(array, mesh) if with_layout else (None, "")
+    if isinstance(array, jax.ShapeDtypeStruct):
+        return bare(name, array, layout, note)
     shards, offsets = arrays.shards_of(array, mesh)
     full = (pack(np.asarray(array)),)
     return Observed(name, array.dtype.name, array.shape, layout, shards, offsets, full, note=note)
+
+
+def bare(
+    name: str,
+    array: jax.ShapeDtypeStruct,
+    layout: Layout | Foreign | None,
+    note: str,
+    lead: int = 0,
+) -> Observed:
+    """What JAX says of an array without data, shown without ``lead`` dims."""
+    local = arrays.local_shape(array, lead)
+    return Observed(name, array.dtype.name, array.shape[lead:], layout, note=note, local=local)

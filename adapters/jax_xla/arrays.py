@@ -6,6 +6,7 @@ Compiles nothing: placing is `jax.device_put`, reading is the addressable shards
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +17,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from adapters.answer import Unsupported
 from adapters.jax_xla.attempt import Stopped, attempt
 from cases import arrays, notation
+from cases.layout import coordinates
 from cases.model import Foreign, Input, Layout, Mesh
 
 
@@ -53,8 +55,13 @@ def spec(layout: Layout) -> PartitionSpec:
     return PartitionSpec(*dims, unreduced={axis for axis, _ in layout.partial})
 
 
-def place(given: Input, mesh: Mesh, kind: AxisType, stack: bool) -> jax.Array:
-    """The input on its devices.
+Value = jax.Array | jax.ShapeDtypeStruct
+
+
+def place(
+    given: Input, mesh: Mesh, there: jax.sharding.Mesh, stack: bool, plan: bool = False
+) -> Value:
+    """The input on ``mesh``, which is ``there`` in JAX. In a ``plan``, all of it but the data.
 
     A partial input is its addends: with ``stack`` on leading dims that the partial axes
     split, else as an unreduced array.
@@ -64,7 +71,7 @@ def place(given: Input, mesh: Mesh, kind: AxisType, stack: bool) -> jax.Array:
     """
     layout, shape = given.layout, given.shape
     if layout.partial:
-        if given.per_device is None:
+        if given.per_device is None and not plan:
             raise Stopped(Unsupported("a partial input without its addends", given.name))
         if stack:
             layout, shape = stacked(layout), stacked_shape(mesh, layout, shape)
@@ -73,11 +80,15 @@ def place(given: Input, mesh: Mesh, kind: AxisType, stack: bool) -> jax.Array:
     except notation.NotationError as error:
         why = f"{error.found}: JAX has {error.wanted}"
         raise Stopped(Unsupported(why, given.name)) from None
-    there = jax_mesh(mesh, kind)
+    sharding = NamedSharding(there, entries)
+    if plan and given.irregular:
+        why = "a plan has no data, which irregular shards have the shapes of"
+        raise Stopped(Unsupported(why, given.name))
+    if plan:
+        return attempt(given.name, lambda: _planned(given, shape, sharding))
 
     def put() -> jax.Array:
         array: jax.Array
-        sharding = NamedSharding(there, entries)
         if given.per_device is None:
             assert given.value is not None
             array = jax.device_put(arrays.unpack(given.value), sharding)
@@ -85,37 +96,84 @@ def place(given: Input, mesh: Mesh, kind: AxisType, stack: bool) -> jax.Array:
         lead = (1,) * (len(shape) - len(given.shape))
         locals_ = [arrays.unpack(local) for local in given.per_device]
         parts = [local.reshape(lead + local.shape) for local in locals_]
-        on_devices = jax.device_put(parts, list(there.devices.flat))
+        devices = jax.devices()
+        on_devices = jax.device_put(parts, [devices[number] for number in mesh.devices])
         array = jax.make_array_from_single_device_arrays(shape, sharding, on_devices)
         return array
 
     return attempt(given.name, put)
 
 
-def layout_of(array: jax.Array, mesh: Mesh) -> tuple[Layout | Foreign, str]:
+def _planned(given: Input, shape: tuple[int, ...], sharding: NamedSharding) -> jax.ShapeDtypeStruct:
+    """An input with no data. Raises whatever JAX says of a sharding that does not suit it."""
+    bare = jax.ShapeDtypeStruct(shape, arrays.numpy_dtype(given.dtype))
+    if given.per_device is None and not given.layout.partial:
+        jax.eval_shape(lambda x: jax.device_put(x, sharding), bare)
+    made = jax.ShapeDtypeStruct(shape, bare.dtype, sharding=sharding)
+    if given.per_device is not None or given.layout.partial:
+        jax.eval_shape(lambda x: x, made)
+        sharding.shard_shape(shape)
+    return made
+
+
+def local_shape(array: Value, lead: int = 0) -> tuple[int, ...] | None:
+    """The shape of every shard, without ``lead`` dims; None where they are not all of one shape."""
+    sharding = array.sharding
+    assert sharding is not None
+    try:
+        local: tuple[int, ...] = sharding.shard_shape(array.shape)
+    # JAX's word on sizes that do not divide.
+    except ValueError:
+        return None
+    return local[lead:]
+
+
+def local_bytes(array: Value) -> int:
+    """Bytes of a shard; of the whole where shards are not all of one shape."""
+    shape = local_shape(array)
+    return math.prod(array.shape if shape is None else shape) * int(array.dtype.itemsize)
+
+
+def layout_of(array: Value, mesh: Mesh) -> tuple[Layout | Foreign, str]:
     """The layout that JAX reports of an array, and what it says beyond a layout.
 
     `Foreign` for a sharding that is not over this mesh's axes and devices.
     """
     sharding = array.sharding
-    if (
-        not isinstance(sharding, NamedSharding)
-        or sharding.mesh.axis_names != mesh.names
-        or sharding.mesh.axis_sizes != mesh.shape
-        or tuple(device.id for device in sharding.mesh.devices.flat) != mesh.devices
-    ):
+    if not isinstance(sharding, NamedSharding) or not _has_axes(sharding.mesh, mesh):
         return Foreign(str(sharding)), ""
     entries: list[Any] = list(sharding.spec.partitions)
     dims = [
         () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
         for entry in entries + [None] * (array.ndim - len(entries))
     ]
+    used = {*(axis for axes in dims for axis in axes), *sharding.spec.unreduced}
+    if not used <= set(mesh.named):
+        # Of a whole mesh, axes that are none of the slice.
+        return Foreign(str(sharding)), ""
     pending = tuple((axis, "sum") for axis in mesh.names if axis in sharding.spec.unreduced)
     reduced = ", ".join(axis for axis in mesh.names if axis in sharding.spec.reduced)
     return Layout(tuple(dims), pending), f"reduced over {reduced}" if reduced else ""
 
 
-def is_unreduced(array: jax.Array) -> bool:
+@lru_cache(maxsize=1024)
+def _has_axes(there: jax.sharding.Mesh, mesh: Mesh) -> bool:
+    """Whether a mesh of JAX has all named axes of ``mesh``, and each device where it has it."""
+    if not set(mesh.named) <= set(there.axis_names):
+        return False
+    ids = {device.id: at for at, device in np.ndenumerate(there.devices)}
+    dims = [(axis, there.axis_names.index(axis)) for axis in mesh.named]
+    return ids.keys() == set(mesh.devices) and all(
+        there.shape[axis] == mesh[axis]
+        and all(
+            ids[device][dim] == where[axis]
+            for device, where in zip(mesh.devices, coordinates(mesh), strict=True)
+        )
+        for axis, dim in dims
+    )
+
+
+def is_unreduced(array: Value) -> bool:
     """Whether the array still owes a sum, so that JAX has no global value or index for it."""
     return isinstance(array.sharding, NamedSharding) and bool(array.sharding.spec.unreduced)
 

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 import numpy as np
@@ -33,12 +33,18 @@ KINDS: dict[str, Kind] = {
     "collective-broadcast": "broadcast",
 }
 
+Pass = Literal["forward", "backward", "update"]
+PASSES: tuple[Pass, ...] = get_args(Pass)
+# In the name of what an optimiser does, if it is done in a ``jax.named_scope`` of this name.
+UPDATE = "/update/"
+
 Groups = tuple[tuple[int, ...], ...]
 
 _IOTA = re.compile(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
 _MESH = re.compile(r"mesh\[([^\]]*)\](?:, device_ids=\((.*)\))? \{(.*)\}")
 _ORDER = re.compile(r"\[([\d,]+)\](?:T\(([\d,]+)\))?")
 _SIZE = re.compile(r"'?([^'=]+)'?=(\d+)")
+_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
 _AXIS = re.compile(r"'?([^':]+)'?(?::\((\d+)\)(\d+))?")
 
 
@@ -152,33 +158,43 @@ def _called(instruction: Instruction) -> Iterator[str]:
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """Where an instruction stands: ``late`` if it needs what a gradient made."""
+    """Where an instruction stands: the names of its computation's callers, and the pass."""
 
     computation: str
-    in_loop: bool
-    late: bool
+    in_loop: bool = False
+    within: str = ""
+    pass_: Pass = "forward"
 
 
-def _is_backward(instruction: Instruction) -> bool:
-    # JAX names an op after the transformations that made it: jit(f)/transpose(jvp())/mul. The
-    # partitioner gives a collective the name of the op that it is for.
-    return "transpose(" in instruction.attributes.get("metadata", "")
+def _name(instruction: Instruction, at: _Place) -> str:
+    # JAX names an op after the transformations and scopes that made it, as in
+    # jit(f)/transpose(jvp())/mul; in what shard_map calls, from there on. The partitioner gives
+    # a collective the name of the op that it is for, or none.
+    found = _NAME.search(instruction.attributes.get("metadata", ""))
+    return f"{at.within}/{found[1]}" if found else at.within
+
+
+def _pass(name: str) -> Pass:
+    if UPDATE in name:
+        return "update"
+    return "backward" if "transpose(" in name else "forward"
 
 
 def _walk(module: Module, at: _Place) -> Iterator[tuple[_Place, Instruction]]:
+    """Every collective that is reached, with the last of the passes that made what it needs."""
     if at.computation not in module.computations:
         raise HloError(f"no computation is called {at.computation}")
-    late: set[str] = set()
+    last: dict[str, Pass] = {}
     for instruction in module.computations[at.computation].values():
-        if at.late or _is_backward(instruction) or not late.isdisjoint(instruction.operands):
-            late.add(instruction.name)
-        is_late = instruction.name in late
+        name = _name(instruction, at)
+        needed = [last[one] for one in instruction.operands if one in last]
+        pass_ = last[instruction.name] = max(_pass(name), at.pass_, *needed, key=PASSES.index)
         if started(instruction.opcode) is not None:
-            yield _Place(at.computation, at.in_loop, is_late), instruction
+            yield _Place(at.computation, at.in_loop, at.within, pass_), instruction
         elif not instruction.opcode.endswith(("-done", "-update")):
             in_loop = at.in_loop or instruction.opcode == "while"
             for called in _called(instruction):
-                yield from _walk(module, _Place(called, in_loop, is_late))
+                yield from _walk(module, _Place(called, in_loop, name, pass_))
 
 
 def found_in(
@@ -189,8 +205,8 @@ def found_in(
     ``late``: only those of a gradient and of what is done with it, not of the forward ops
     that it runs first.
 
-    A collective belongs to the backward pass if JAX's name for it says so; where it has no
-    name, if it needs anything that does.
+    A collective belongs to the pass that JAX's name for it says, or for the call that it is in;
+    where it has no name, to the last pass that made anything it needs.
 
     ``positions[i]`` is the mesh position of partition i. A start and its done are one; a
     tuple of operands is one with the bytes of all; a loop body counts once, every branch of
@@ -201,8 +217,8 @@ def found_in(
     """
     return tuple(
         _collective(module.computations[at.computation], instruction, mesh, positions, at)
-        for at, instruction in _walk(module, _Place(module.entry, False, False))
-        if at.late or not late
+        for at, instruction in _walk(module, _Place(module.entry))
+        if at.pass_ != "forward" or not late
     )
 
 
@@ -242,7 +258,6 @@ def _collective(
             ids = (tuple(range(len(positions))),)
         found = tuple(tuple(positions[one] for one in group) for group in ids)
         axes, group = axes_of(mesh, found), max(map(len, found))
-    named = "op_name=" in attributes.get("metadata", "")
-    backward = _is_backward(instruction) if named else at.late
-    pass_: Literal["forward", "backward"] = "backward" if backward else "forward"
+    name = _name(instruction, at)
+    pass_ = _pass(name) if name else at.pass_
     return Collective(KINDS[base], axes, group, size, pass_, at.in_loop)

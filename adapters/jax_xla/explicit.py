@@ -13,10 +13,11 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from adapters.answer import Collective, Observed
-from adapters.jax_xla import arrays, lines, ops
-from adapters.jax_xla.answering import Answering
-from adapters.jax_xla.program import Compiler, run
+from adapters.jax_xla import arrays, lines, ops, views
+from adapters.jax_xla.answering import Answering, bare
+from adapters.jax_xla.program import Compiler, planned, run
 from cases.arrays import pack
+from cases.grids import homes
 from cases.model import Mesh, Question
 
 
@@ -26,15 +27,15 @@ def answer(compiler: Compiler, question: Question, notes: Answering) -> None:
     Raises:
         Stopped: how it ended, if not at the end of the program.
     """
-    on = lines.meshes(question)
-    values: dict[str, jax.Array] = {}
+    on, places = homes(question), lines.places(question)
+    there = views.scope(question, AxisType.Explicit, notes)
+    values: dict[str, arrays.Value] = {}
     for given in question.inputs:
         name, mesh = given.name, on[given.name]
-        values[name] = arrays.place(given, mesh, AxisType.Explicit, stack=False)
+        whole = views.mesh_in(there, places[name])
+        values[name] = arrays.place(given, mesh, whole, False, notes.plan)
         if notes.wants(name):
             notes.see(_observed(compiler, notes, name, values[name], mesh, None), mesh)
-    called = lines.mesh_variables(question)
-    there = {name: arrays.jax_mesh(mesh, AxisType.Explicit) for mesh, name in called.items()}
     for step in question.steps:
         names = lines.used(question, step)
         arguments = [values[name] for name in names]
@@ -43,11 +44,13 @@ def answer(compiler: Compiler, question: Question, notes: Answering) -> None:
         function = ops.function(names, source, [step.result], there)
         # What has no operand, or needs none's value, lies on the mesh in force. A gradient runs
         # forward again, which other steps did and have told.
-        with jax.set_mesh(there[called[mesh]]):
+        with jax.set_mesh(views.mesh_in(there, places[step.result])):
             program = notes.heed(
                 compiler.compile(step.result, function, arguments, mesh, late=step.op == "grad")
             )
-        (result,) = run(program, arguments)
+        (result,) = planned(program) if notes.plan else run(program, arguments)
+        # Whatever was made before is there still.
+        notes.weigh(program, (value for name, value in values.items() if name not in names))
         values[step.result] = result
         if notes.wants(step.result):
             cost = program.collectives
@@ -58,13 +61,16 @@ def _observed(
     compiler: Compiler,
     notes: Answering,
     name: str,
-    array: jax.Array,
+    array: arrays.Value,
     mesh: Mesh,
     collectives: tuple[Collective, ...] | None,
 ) -> Observed:
     layout, note = arrays.layout_of(array, mesh)
-    shards, offsets = arrays.shards_of(array, mesh)
     full, cost = _materialised(compiler, notes, name, array, mesh)
+    if isinstance(array, jax.ShapeDtypeStruct):
+        seen = bare(name, array, layout, note)
+        return msgspec.structs.replace(seen, collectives=collectives, full_collectives=cost)
+    shards, offsets = arrays.shards_of(array, mesh)
     return Observed(
         name,
         array.dtype.name,
@@ -80,8 +86,8 @@ def _observed(
 
 
 def _materialised(
-    compiler: Compiler, notes: Answering, name: str, array: jax.Array, mesh: Mesh
-) -> tuple[jax.Array, tuple[Collective, ...] | None]:
+    compiler: Compiler, notes: Answering, name: str, array: arrays.Value, mesh: Mesh
+) -> tuple[arrays.Value, tuple[Collective, ...] | None]:
     """The global value on every device, and the collectives of the reshard that makes it so.
 
     A program per layout, shape and dtype is kept: what it does depends on nothing else.
@@ -100,4 +106,4 @@ def _materialised(
         (sharding, array.shape, array.dtype), lambda: compiler.compile(step, gather, [array], mesh)
     )
     program = notes.heed(msgspec.structs.replace(kept, step=step))
-    return run(program, [array]), program.collectives
+    return array if notes.plan else run(program, [array]), program.collectives

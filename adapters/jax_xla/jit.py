@@ -16,10 +16,12 @@ import msgspec
 from jax.sharding import AxisType
 
 from adapters.answer import Observed, Refused
-from adapters.jax_xla import arrays, lines, ops
-from adapters.jax_xla.answering import Answering, plain
+from adapters.jax_xla import arrays, lines, ops, views
+from adapters.jax_xla.answering import Answering, bare, plain
 from adapters.jax_xla.attempt import Stopped
-from adapters.jax_xla.program import Compiler, run
+from adapters.jax_xla.program import Compiler, planned, run
+from adapters.jax_xla.recipes import answer as recipe
+from cases.grids import homes
 from cases.model import Input, Mesh, Question
 
 
@@ -29,11 +31,16 @@ def answer(compiler: Compiler, question: Question, notes: Answering) -> None:
     Raises:
         Stopped: how it ended, if not at the end of the program.
     """
-    on = lines.meshes(question)
+    if question.recipe is not None:
+        recipe.answer(compiler, question, notes)
+        return
+    on, places = homes(question), lines.places(question)
+    there = views.scope(question, AxisType.Auto, notes)
     placed = {}
     for given in question.inputs:
         mesh = on[given.name]
-        placed[given.name] = arrays.place(given, mesh, AxisType.Auto, stack=True)
+        whole = views.mesh_in(there, places[given.name])
+        placed[given.name] = arrays.place(given, mesh, whole, True, notes.plan)
         if notes.wants(given.name):
             notes.see(_input(given, placed[given.name], mesh), mesh)
     if not question.steps:
@@ -46,8 +53,6 @@ def answer(compiler: Compiler, question: Question, notes: Answering) -> None:
         source += texts
         names += [name] * len(texts)
     results = [step.result for step in question.steps if notes.wants(step.result)]
-    called = lines.mesh_variables(question)
-    there = {name: arrays.jax_mesh(mesh, AxisType.Auto) for mesh, name in called.items()}
     function = ops.function(list(placed), source, results, there)
     arguments = list(placed.values())
     last = question.steps[-1].result
@@ -56,21 +61,24 @@ def answer(compiler: Compiler, question: Question, notes: Answering) -> None:
         # Where there is no input, nothing else says which devices the program is for.
         with nullcontext() if placed else jax.set_mesh(there["mesh"]):
             program = notes.heed(compiler.compile(at, function, arguments, on[last]))
-        outputs = run(program, arguments)
+        outputs = planned(program) if notes.plan else run(program, arguments)
     except Stopped as stopped:
         raise _located(stopped, names) from stopped.__cause__
     notes.program = program.collectives
+    notes.weigh(program)
     consumed = {arg for step in question.steps for arg in step.args}
     for name, output in zip(results, outputs, strict=True):
         notes.see(plain(name, output, on[name], with_layout=name not in consumed), on[name])
 
 
-def _input(given: Input, array: jax.Array, mesh: Mesh) -> Observed:
+def _input(given: Input, array: arrays.Value, mesh: Mesh) -> Observed:
     if not given.layout.partial:
         return plain(given.name, array, mesh)
     # JAX sees addends on leading dims, and no layout of ours. They are shown without the dims.
-    shards, _ = arrays.shards_of(array, mesh)
     lead = len(given.layout.partial)
+    if isinstance(array, jax.ShapeDtypeStruct):
+        return bare(given.name, array, None, "", lead)
+    shards, _ = arrays.shards_of(array, mesh)
     addends = tuple(
         shard and msgspec.structs.replace(shard, shape=shard.shape[lead:]) for shard in shards
     )

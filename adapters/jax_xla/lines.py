@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterable
 from typing import Any, Literal
 
 from adapters.answer import Unsupported
+from adapters.jax_xla import mesh_lines
 from adapters.jax_xla.attempt import Stopped
 from adapters.jax_xla.rows import ROWS, Row
 from adapters.reference.values import needed
@@ -27,6 +27,8 @@ IMPORTS = (
     "from jax.sharding import AxisType, NamedSharding, PartitionSpec as P",
 )
 Route = Literal["jit", "explicit"]
+# The kind of the axes of a route's meshes.
+KINDS: dict[Route, str] = {"jit": "Auto", "explicit": "Explicit"}
 
 _RESERVED = {"jax", "jnp", "np", "AxisType", "NamedSharding", "P", "tuple", "enumerate", "bool",
              "range"}  # fmt: skip
@@ -65,35 +67,32 @@ def mesh_variables(question: Question) -> dict[Mesh, str]:
     return names
 
 
-def meshes(question: Question) -> dict[str, Mesh]:
-    """The mesh of each input and result: a result lies where its first tensor argument does."""
-    found = {given.name: given.mesh or question.mesh for given in question.inputs}
-    for step in question.steps:
-        first = next((arg for arg in step.args if isinstance(arg, str)), None)
-        found[step.result] = question.mesh if first is None else found[first]
-    return found
+def view_variables(question: Question) -> dict[str, str]:
+    """The Python name of what each mesh step makes."""
+    return {step.result: variable(step.result) for step in question.mesh_steps}
+
+
+def view_sources(question: Question, kind: str) -> list[tuple[str, str]]:
+    """The name and the expression of each mesh step; axes are of ``kind``, Auto or Explicit."""
+    return mesh_lines.derived(question, kind, view_variables(question))
+
+
+def places(question: Question) -> dict[str, str]:
+    """The text of the mesh that each input and result lies on."""
+    return mesh_lines.places(question, mesh_variables(question), view_variables(question))
 
 
 def mesh_line(mesh: Mesh, name: str, route: Route) -> str:
     """The mesh called ``name`` on which a route runs: Auto under jit, else Explicit."""
-    kind = "Auto" if route == "jit" else "Explicit"
-    count = mesh.size
-    chosen = f"[:{count}]" if mesh.devices == tuple(range(count)) else f"[{list(mesh.devices)}]"
-    return (
-        f"{name} = jax.sharding.Mesh(np.array(jax.devices()){chosen}.reshape{_tuple(mesh.shape)}, "
-        f"{mesh.names!r}, axis_types=(AxisType.{kind},) * {len(mesh.axes)})"
-    )
+    return f"{name} = {mesh_lines.source(mesh, KINDS[route])}"
 
 
-def _tuple(sizes: Iterable[int]) -> str:
-    return repr(tuple(sizes))
-
-
-def input_line(given: Input, mesh: str, stack: bool, data: str) -> str:
+def input_line(given: Input, home: Mesh, mesh: str, stack: bool, data: str) -> str:
     """The input on the mesh called ``mesh``, as `arrays.place` puts it there.
 
-    ``data``: the text of the global array, or of a list of the arrays that `held` gives.
-    ``stack``: the addends of a partial input on leading dims, else an unreduced array.
+    ``home``: the one that it lies on, in whose order the arrays of devices are. ``data``: the
+    text of the global array, or of a list of the arrays that `held` gives. ``stack``: the
+    addends of a partial input on leading dims, else an unreduced array.
 
     Raises:
         Stopped: Unsupported, if JAX has no such layout, or a partial input has no addends.
@@ -111,9 +110,12 @@ def input_line(given: Input, mesh: str, stack: bool, data: str) -> str:
     if given.per_device is None:
         return f"{name} = jax.device_put({data}, {sharding})"
     sizes = f"({''.join(f'{size}, ' for size in shape)})"
+    devices = f"list({mesh}.devices.flat)"
+    if given.view is not None:
+        devices = f"[jax.devices()[n] for n in {list(home.devices)}]"
     return (
         f"{name} = jax.make_array_from_single_device_arrays({sizes}, {sharding}, "
-        f"jax.device_put({data}, list({mesh}.devices.flat)))"
+        f"jax.device_put({data}, {devices}))"
     )
 
 
@@ -151,7 +153,7 @@ def step_lines(question: Question, step: Step, route: Route) -> list[str]:
     Raises:
         Stopped: Unsupported, if JAX has no such layout.
     """
-    mesh = mesh_variables(question)[meshes(question)[step.result]]
+    mesh = places(question)[step.result]
     line = jit_line(step, mesh) if route == "jit" else explicit_line(step, mesh)
     if step.op != "grad":
         return [line]
@@ -185,8 +187,13 @@ def jit_line(step: Step, mesh: str) -> str:
     """
     if step.to is not None and step.to.partial:
         raise Stopped(Unsupported("a partial result asked of jit", step.result))
+    if step.to is not None and step.op == "distribute":
+        value = _expression(step, mesh, _sharding(step.result, step.to, mesh))
+        return f"{variable(step.result)} = {value}"
     value = _expression(step, mesh)
-    if step.to is not None and step.op != "map_shards":
+    if step.op == "full_tensor":
+        value = f"jax.lax.with_sharding_constraint({value}, NamedSharding({mesh}, P()))"
+    elif step.to is not None and step.op != "map_shards":
         sharding = _sharding(step.result, step.to, mesh)
         value = f"jax.lax.with_sharding_constraint({value}, {sharding})"
     return f"{variable(step.result)} = {value}"
@@ -198,6 +205,9 @@ def explicit_line(step: Step, mesh: str) -> str:
     Raises:
         Stopped: Unsupported, if JAX has no such layout.
     """
+    if step.op == "full_tensor":
+        whole = f"jax.sharding.reshard({_expression(step, mesh)}, NamedSharding({mesh}, P()))"
+        return f"{variable(step.result)} = {whole}"
     if step.to is None or step.op == "map_shards":
         return f"{variable(step.result)} = {_expression(step, mesh)}"
     sharding = _sharding(step.result, step.to, mesh)
@@ -225,6 +235,9 @@ def _text(value: Param) -> str:
 def _form(step: Step, asked: bool) -> str:
     """The text of the row for so many arguments, and for a layout asked of the op itself."""
     row = ROWS[step.op]
+    for name, text in row.given.items():
+        if step.params.get(name):
+            return text
     if asked and row.out:
         return row.out
     return (row.text, *row.more)[len(step.args) - len(OPS[step.op].args)]
@@ -248,7 +261,8 @@ def _expression(step: Step, mesh: str, sharding: str = "") -> str:
         slots["spec"] = _spec(step.result, step.to)
     slots |= _derived(step)
     asked = {found[1] for found in _SLOT.finditer(text)}
-    rest = {key: value for key, value in step.params.items() if key not in asked}
+    # Where it lies is said by the layout.
+    rest = {key: value for key, value in step.params.items() if key not in (*asked, "view")}
     slots["params"] = "".join(f", {key}={_word(row, key, value)}" for key, value in rest.items())
     slots |= {key: _word(row, key, value) for key, value in step.params.items() if key in asked}
     # What is not given has the text that stands in the slot, or what the row says for that.
@@ -278,4 +292,16 @@ def _derived(step: Step) -> dict[str, str]:
             for given in (step.params.get("stride", 1), step.params.get("padding", 0))
         )
         slots["strides"], slots["pads"] = repr(stride), repr([(edge, edge) for edge in padding])
+    if "seed" in step.params:
+        slots["key"] = _key(step.params)
     return slots
+
+
+def _key(params: dict[str, Param]) -> str:
+    """The key of a seed; of a later draw from it, one that the draw is folded into.
+
+    However a program seeds other frameworks, here a key is handed on.
+    """
+    impl = f", impl={params['impl']!r}" if "impl" in params else ""
+    key = f"jax.random.key({params['seed']}{impl})"
+    return f"jax.random.fold_in({key}, {params['draw']})" if params.get("draw") else key

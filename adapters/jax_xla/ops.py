@@ -8,25 +8,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import jax
-
 from adapters.jax_xla.lines import IMPORTS, variable
+from adapters.jax_xla.mesh_lines import JOINED
 
 FILENAME = "<question>"
 
 _SCOPE: dict[str, Any] = {}
 exec("\n".join(IMPORTS), _SCOPE)
+exec(JOINED, _SCOPE)
 
 
 def function(
     arguments: Sequence[str],
     lines: Sequence[str],
     results: Sequence[str],
-    meshes: Mapping[str, jax.sharding.Mesh],
+    meshes: Mapping[str, Any],
 ) -> Callable[..., Any]:
     """A function of ``arguments`` that runs ``lines`` and returns a tuple of ``results``.
 
-    ``meshes``: the meshes that the lines name.
+    ``meshes``: the meshes and views that the lines name.
 
     Line i of ``lines`` is line i + 2 of `FILENAME` in a traceback.
     """
@@ -37,3 +37,8 @@ def function(
     exec(compile(source, FILENAME, "exec"), scope)
     made: Callable[..., Any] = scope["program"]
     return made
+
+
+def evaluate(text: str, names: Mapping[str, Any]) -> Any:
+    """The value of an expression; ``names``: the meshes and views that it names."""
+    return eval(text, {**_SCOPE, **names})

@@ -2,8 +2,7 @@
 
 Each program is lowered once and compiled once. Its collectives are those that the SPMD
 partitioner put in, read from XLA's dump of that stage: later passes merge all-reduces, and
-on CPU widen every bfloat16 collective to float32. A dump needs no second compilation, and
-the program that runs is the ordinary one.
+on CPU widen every bfloat16 collective to float32. A dump needs no second compilation.
 """
 
 from __future__ import annotations
@@ -27,6 +26,12 @@ from cases.model import Mesh
 # The pass whose result is read, and the part of its dump's file name that says so.
 _PASS = "spmd-partitioning"
 _MEMORY = "/dev/shm"
+# Machine code as it comes: every program runs once, and good code takes longer to make than it
+# saves. The partitioner runs before, and does the same.
+QUICK: dict[str, str | bool] = {
+    "xla_backend_optimization_level": "0",
+    "xla_cpu_use_fusion_emitters": False,
+}
 # Programs kept by `Compiler.once` at most.
 _KEPT = 512
 
@@ -43,7 +48,30 @@ class Program(msgspec.Struct, frozen=True):
     complaints: tuple[str, ...]
 
 
-def run(program: Program, arguments: Sequence[jax.Array]) -> Any:
+def planned(program: Program) -> Any:
+    """What the program would return: shapes, dtypes and shardings, with no data."""
+    compiled: Any = program.compiled
+    return jax.tree.map(
+        lambda out: jax.ShapeDtypeStruct(out.shape, out.dtype, sharding=out.sharding),
+        compiled.out_info,
+    )
+
+
+def peak(program: Program) -> int | None:
+    """Bytes that XLA allots on one device for the program: arguments, results and temporaries.
+
+    Temporaries share their place where they can. None where XLA does not say.
+    """
+    compiled: Any = program.compiled
+    # Its own ``peak_memory_in_bytes`` leaves temporaries out on a CPU.
+    stats = compiled.memory_analysis()
+    if stats is None:
+        return None
+    held = stats.argument_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes
+    return int(held + stats.temp_size_in_bytes)
+
+
+def run(program: Program, arguments: Sequence[Any]) -> Any:
     """What the program returns, once it is there.
 
     Raises:
@@ -71,19 +99,22 @@ class Compiler:
         self,
         step: str,
         function: Callable[..., Any],
-        arguments: Sequence[jax.Array],
+        arguments: Sequence[Any],
         mesh: Mesh,
         late: bool = False,
+        results: Any = None,
     ) -> Program:
         """The program of ``function`` for these arguments.
 
-        ``late``: of its collectives, those before a gradient are left out.
+        ``late``: of its collectives, those before a gradient are left out. ``results``: the
+        ``out_shardings`` of ``jax.jit``, None where the compiler may choose.
 
         Raises:
             Stopped: JAX refused to trace, lower or compile it; at ``step``.
         """
-        lowered = attempt(step, lambda: jax.jit(function).lower(*arguments))
+        lowered = attempt(step, lambda: jax.jit(function, out_shardings=results).lower(*arguments))
         options: dict[str, str | bool] = {
+            **QUICK,
             "xla_dump_to": self._directory.name,
             "xla_dump_hlo_pass_re": f"^{_PASS}$",
         }

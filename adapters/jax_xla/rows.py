@@ -17,9 +17,10 @@ class Row(msgspec.Struct, frozen=True):
     parameters without a slot, as keywords; ``{out}`` where the op takes the layout of its
     result, ``{within}`` where one inside does, and more is done after. ``{pre}`` and ``{post}``
     are what stands before and after the index of dim ``axis`` in brackets; ``{strides}`` and
-    ``{pads}`` are ``stride`` and ``padding`` for each place.
+    ``{pads}`` are ``stride`` and ``padding`` for each place; ``{key}`` is that of a seed.
 
-    ``more``: the text with one optional argument, with two. ``out``: the text where a layout
+    ``more``: the text with one optional argument, with two. ``given``: the text where a
+    parameter is given that asks for another. ``out``: the text where a layout
     is asked of the op itself, if only another spelling takes one; ``{sharding}`` is that layout.
     ``words``: per parameter, the text that stands for a value of it.
     """
@@ -27,6 +28,7 @@ class Row(msgspec.Struct, frozen=True):
     text: str
     more: tuple[str, ...] = ()
     out: str = ""
+    given: dict[str, str] = {}
     words: dict[str, dict[str, str]] = {}
 
 
@@ -60,6 +62,29 @@ def _by_class(logs: str) -> Row:
     text = "(lambda h, x: {reduction:mean})"
     return Row(
         f"{text}({_HOT}, {logs})", more=(f"{text}({_HOT} * {{w}}, {logs})",), words=_BY_CLASS
+    )
+
+
+def _array(name: str) -> Row:
+    text = f"jax.random.{name}({{key}}, {{shape}}, jnp.float32{{out}})"
+    # Drawn whole, and split after it.
+    return Row(text, given={"whole": text.replace("{out}", "")})
+
+
+def _initial(name: str) -> Row:
+    """Arrays are values here: new ones of the shape and dtype of the old.
+
+    With distinct axes, devices along them fold their place into the key; the others' axes are
+    left to the compiler.
+    """
+    apart = "jax.random.fold_in({key}, jax.lax.axis_index({distinct}))"
+    return Row(
+        f"jax.random.{name}({{key}}, {{x}}.shape, {{x}}.dtype{{out}})",
+        given={
+            "distinct": f"jax.shard_map(lambda t: jax.random.{name}({apart}, t.shape, t.dtype), "
+            "mesh={mesh}, in_specs=P({distinct}), out_specs=P({distinct}), "
+            "axis_names={*{distinct}})({x})"
+        },
     )
 
 
@@ -257,10 +282,17 @@ ROWS: dict[str, Row] = {
     # the array is its own.
     "arange": Row("jnp.arange({n}, dtype={dtype:'float32'}{out})"),
     "full": Row("jnp.full({shape}, {value}, dtype={dtype:'float32'}{out})"),
-    "random_uniform": Row("jax.random.uniform(jax.random.key({seed}), {shape}, jnp.float32{out})"),
-    "random_normal": Row("jax.random.normal(jax.random.key({seed}), {shape}, jnp.float32{out})"),
+    "random_uniform": _array("uniform"),
+    "random_normal": _array("normal"),
+    "inplace_uniform": _initial("uniform"),
+    "inplace_normal": _initial("normal"),
+    "dropout": Row(
+        "jnp.where(jax.random.bernoulli({key}, 1 - {p}, {x}.shape), {x} / (1 - {p}), 0)"
+    ),
     "to_local": Row("{x}"),
     "from_local": Row("{x}"),
+    "full_tensor": Row("{x}"),
+    "distribute": Row("{x}", out="jax.device_put({x}, {sharding})"),
     "map_shards": Row(
         "jax.shard_map(lambda t: t * {scale}, mesh={mesh}, in_specs={spec}, out_specs={spec})({x})"
     ),

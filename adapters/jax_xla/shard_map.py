@@ -19,9 +19,9 @@ from jax.sharding import AxisType
 
 from adapters.answer import Observed, Unsupported
 from adapters.jax_xla import arrays
-from adapters.jax_xla.answering import Answering
+from adapters.jax_xla.answering import Answering, bare
 from adapters.jax_xla.attempt import Stopped
-from adapters.jax_xla.program import Compiler, run
+from adapters.jax_xla.program import Compiler, planned, run
 from adapters.reference.plan import Move, Plan, sources
 from cases.arrays import pack
 from cases.layout import is_even
@@ -41,12 +41,17 @@ def answer(compiler: Compiler, question: Question, notes: Answering, planner: Pl
             raise Stopped(Unsupported("plans are for changes of layout alone", step.result))
     if any(given.mesh is not None for given in question.inputs):
         raise Stopped(Unsupported("a plan knows one mesh"))
+    derived = {step.result for step in question.mesh_steps}
+    views = {given.view for given in question.inputs}
+    if derived & {*views, *question.check, *(s.params.get("view") for s in question.steps)}:
+        raise Stopped(Unsupported("plans are for meshes that are not derived"))
     mesh = question.mesh
-    values: dict[str, jax.Array] = {}
+    there = arrays.jax_mesh(mesh, AxisType.Auto)
+    values: dict[str, arrays.Value] = {}
     layouts: dict[str, Layout] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     for given in question.inputs:
-        values[given.name] = arrays.place(given, mesh, AxisType.Auto, stack=True)
+        values[given.name] = arrays.place(given, mesh, there, True, notes.plan)
         layouts[given.name], shapes[given.name] = given.layout, given.shape
         if notes.wants(given.name):
             notes.see(_observed(given.name, values[given.name], given.layout, mesh), mesh)
@@ -59,20 +64,24 @@ def answer(compiler: Compiler, question: Question, notes: Answering, planner: Pl
             _check(move, mesh, shape, step.result)
         moved = _mapped(plan, source, target, mesh, shape)
         program = notes.heed(compiler.compile(step.result, moved, [values[name]], mesh))
-        result = run(program, [values[name]])
+        result = planned(program) if notes.plan else run(program, [values[name]])
+        notes.weigh(program, (value for other, value in values.items() if other != name))
         values[step.result], layouts[step.result], shapes[step.result] = result, target, shape
         if notes.wants(step.result):
             seen = _observed(step.result, result, target, mesh)
             notes.see(msgspec.structs.replace(seen, collectives=program.collectives), mesh)
 
 
-def _observed(name: str, array: jax.Array, layout: Layout, mesh: Mesh) -> Observed:
+def _observed(name: str, array: arrays.Value, layout: Layout, mesh: Mesh) -> Observed:
     """An array with the addends of ``layout`` on leading dims, shown without them."""
     lead = len(layout.partial)
     reported, note = arrays.layout_of(array, mesh)
-    shards, offsets = arrays.shards_of(array, mesh)
     if lead and isinstance(reported, Layout):
         reported = Layout(reported.dims[lead:], layout.partial)
+    if isinstance(array, jax.ShapeDtypeStruct):
+        return bare(name, array, reported, note, lead)
+    shards, offsets = arrays.shards_of(array, mesh)
+    if lead and isinstance(reported, Layout):
         shards = tuple(
             shard and msgspec.structs.replace(shard, shape=shard.shape[lead:]) for shard in shards
         )

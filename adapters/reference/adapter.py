@@ -10,31 +10,40 @@ from adapters.answer import Answer, Done, Observed
 from adapters.reference.rules import propagate
 from adapters.reference.values import cut, evaluate
 from cases.arrays import pack
+from cases.grids import homes
 from cases.layout import offset, ranges
 from cases.model import Layout, Question
+from cases.program import Typed, shapes
+
+
+def typed(question: Question) -> dict[str, Typed]:
+    """Global shape and dtype of every input and result; in mode plan with no value made."""
+    if question.mode == "plan":
+        return shapes(question)
+    return {name: Typed(one.shape, one.dtype.name) for name, one in evaluate(question).items()}
 
 
 def layouts(question: Question) -> dict[str, Layout | None]:
     """The layout of every input and result, None where the framework is free to choose."""
-    values = evaluate(question)
+    known_of, on = typed(question), homes(question)
     known: dict[str, Layout | None] = {given.name: given.layout for given in question.inputs}
     for step in question.steps:
         names = [arg for arg in step.args if isinstance(arg, str)]
         operands = [layout for name in names if (layout := known[name]) is not None]
         known[step.result] = step.to
-        if step.to is None and len(operands) == len(names):
-            shapes = tuple(values[name].shape for name in names)
-            known[step.result] = propagate(question.mesh, step, shapes, tuple(operands))
+        alone = all(on[name] == on[step.result] for name in names)
+        if step.to is None and alone and len(operands) == len(names):
+            sizes = tuple(known_of[name].shape for name in names)
+            known[step.result] = propagate(on[step.result], step, sizes, tuple(operands))
     return known
 
 
 def observe(question: Question) -> Answer:
     """The reference's answer: every input and result, checked or not."""
-    known = layouts(question)
+    known, on = layouts(question), homes(question)
     seen = []
     for name, value in evaluate(question).items():
-        mesh = next((i.mesh for i in question.inputs if i.name == name and i.mesh), question.mesh)
-        layout = known[name]
+        mesh, layout = on[name], known[name]
         shards = offsets = None
         if layout is not None:
             offsets = tuple(map(offset, ranges(mesh, layout, value.shape)))

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 from collections.abc import Iterator
 from functools import lru_cache
 
 from adapters.reference.implied import implied, in_order
 from adapters.reference.plan import Move, MoveKind, Plan, collectives, cost, holdings, sources
-from cases.layout import coordinates, due, normal, same, used
+from cases.layout import coordinates, divides, due, normal, same, used
 from cases.model import Layout, Mesh
 
 
@@ -29,7 +30,6 @@ def cheapest(mesh: Mesh, source: Layout, target: Layout, shape: tuple[int, ...])
     source, target = normal(mesh, source), normal(mesh, target)
     known = implied(mesh, source, target, shape)
     bound = (sum(cost(mesh, move, shape) for move in known), len(collectives(known)))
-    goal = holdings(mesh, target, shape)
     best = {source: (0, 0)}
     came: dict[Layout, Move] = {}
     queue = [((0, 0), 0, source)]
@@ -38,9 +38,7 @@ def cheapest(mesh: Mesh, source: Layout, target: Layout, shape: tuple[int, ...])
         price, _, now = heapq.heappop(queue)
         if price > best[now]:
             continue
-        if now == target or (
-            due(now.partial) == due(target.partial) and holdings(mesh, now, shape) == goal
-        ):
+        if now == target or _arrived(mesh, now, target, shape):
             return _path(came, source, now)
         for move, elements in _edges(mesh, now, target.partial, shape):
             then = (price[0] + elements, price[1] + (move.kind != "local"))
@@ -49,6 +47,15 @@ def cheapest(mesh: Mesh, source: Layout, target: Layout, shape: tuple[int, ...])
                 came[move.after] = move
                 heapq.heappush(queue, (then, next(tick), move.after))
     raise AssertionError("the implied plan is a path of its own search")
+
+
+def _arrived(mesh: Mesh, now: Layout, target: Layout, shape: tuple[int, ...]) -> bool:
+    """Whether every position holds what it shall, in whatever words."""
+    if due(now.partial) != due(target.partial):
+        return False
+    if divides(mesh, now, shape) and divides(mesh, target, shape):
+        return now.dims == target.dims
+    return holdings(mesh, now, shape) == holdings(mesh, target, shape)
 
 
 def _path(came: dict[Layout, Move], source: Layout, end: Layout) -> Plan:
@@ -126,9 +133,8 @@ def _locals(mesh: Mesh, now: Layout, owed: tuple[tuple[str, str], ...]) -> Itera
 
 
 def _permutes(mesh: Mesh, now: Layout, shape: tuple[int, ...]) -> Iterator[Move]:
-    here = holdings(mesh, now, shape)
     ops = tuple(sorted({op for _, op in now.partial}))
-    for after in _by_holdings(mesh, len(shape), ops, shape).get(tuple(sorted(here)), ()):
+    for after in _by_holdings(mesh, len(shape), ops, shape).get(_dealt(mesh, now, shape), ()):
         if after == now:
             continue
         move = Move("collective-permute", mesh.names, now, after)
@@ -150,8 +156,22 @@ def _by_holdings(
     """Every layout of the mesh's axes, by the shards that it deals out: a permute's orbits."""
     found: dict[tuple[object, ...], list[Layout]] = {}
     for layout in every_layout(mesh, ndim, ops):
-        found.setdefault(tuple(sorted(holdings(mesh, layout, shape))), []).append(layout)
+        found.setdefault(_dealt(mesh, layout, shape), []).append(layout)
     return found
+
+
+def _dealt(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> tuple[object, ...]:
+    """What is dealt out, whoever gets it: the same for two layouts that a permutation joins."""
+    if not divides(mesh, layout, shape):
+        return tuple(sorted(holdings(mesh, layout, shape)))
+    # So many chunks of each dim, and addends of each kind, all of them equally often.
+    chunks = tuple(math.prod(mesh[axis] for axis in axes) for axes in layout.dims)
+    owed = tuple(
+        (op, math.prod(mesh[axis] for axis, other in group if other == op))
+        for group in due(layout.partial)
+        for op in sorted({op for _, op in group})
+    )
+    return chunks, owed
 
 
 def every_layout(mesh: Mesh, ndim: int, ops: tuple[str, ...] = ()) -> tuple[Layout, ...]:

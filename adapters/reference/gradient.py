@@ -28,13 +28,18 @@ def gradient(function: Callable[[Value], Value], at: Value) -> Value:
 
     Shape of the result: that of ``at``.
     """
-    point = at.astype(np.float64)
-    slope = np.zeros(point.shape, np.float64)
-    for index in np.ndindex(point.shape):
-        total = 0.0
-        for steps, weight in _WEIGHTS:
-            moved = point.copy()
-            moved[index] += steps * STEP
-            total += weight * float(np.asarray(function(moved)).reshape(()))
-        slope[index] = total / STEP
+    slope = np.zeros(at.shape, np.float64)
+    for index in np.ndindex(at.shape):
+        slope[index] = slope_at(function, at, index)
     return slope
+
+
+def slope_at(function: Callable[[Value], Value], at: Value, index: tuple[int, ...]) -> float:
+    """The slope of ``function``, which gives one number, by one element of ``at``."""
+    point = at.astype(np.float64)
+    total = 0.0
+    for steps, weight in _WEIGHTS:
+        moved = point.copy()
+        moved[index] += steps * STEP
+        total += weight * float(np.asarray(function(moved)).reshape(()))
+    return total / STEP

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapters.answer import Collective
-from cases.layout import Ranges, coordinates, due, groups, local_shape, ranges
+from cases.layout import Ranges, coordinates, divides, due, groups, largest, local_shape, ranges
 from cases.model import Layout, Mesh
 
 MoveKind = Literal[
@@ -60,20 +60,49 @@ def cost(mesh: Mesh, move: Move, shape: tuple[int, ...]) -> int:
     if move.kind == "local":
         return 0
     g = math.prod(mesh[axis] for axis in move.axes)
-    befores, afters = ranges(mesh, move.before, shape), ranges(mesh, move.after, shape)
+    if divides(mesh, move.before, shape) and divides(mesh, move.after, shape):
+        return _even_cost(mesh, move, shape, g)
+    before, after = (_spans(mesh, one, shape) for one in (move.before, move.after))
+    b, a = (np.prod(one[..., 1] - one[..., 0], axis=-1) for one in (before, after))
     match move.kind:
         case "all-gather":
-            most = max(_size(a) - _size(b) for a, b in zip(afters, befores, strict=True))
+            most = np.max(a - b)
         case "all-to-all":
-            most = max(_size(a) - _overlap(a, b) for a, b in zip(afters, befores, strict=True))
+            stop = np.minimum(before[..., 1], after[..., 1])
+            kept = np.maximum(stop - np.maximum(before[..., 0], after[..., 0]), 0)
+            most = np.max(a - np.prod(kept, axis=-1))
         case "reduce-scatter":
-            most = max(_size(a) for a in afters) * (g - 1)
+            most = np.max(a) * (g - 1)
         case "all-reduce":
-            return 2 * max(_size(b) for b in befores) * (g - 1) * (mesh.size // g)
+            return 2 * int(np.max(b)) * (g - 1) * (mesh.size // g)
         case "collective-permute":
-            sent = sources(mesh, move, shape)
-            most = max(_size(a) for p, a in enumerate(afters) if sent[p] != p)
-    return most * mesh.size
+            moved = np.array(sources(mesh, move, shape)) != np.arange(mesh.size)
+            most = np.max(a[moved])
+    return int(most) * mesh.size
+
+
+@lru_cache(maxsize=1024)
+def _spans(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """`ranges` as numbers: [position, dim, start and stop]."""
+    held = np.array(ranges(mesh, layout, shape), np.int64)
+    return held.reshape(mesh.size, len(shape), 2)
+
+
+def _even_cost(mesh: Mesh, move: Move, shape: tuple[int, ...], g: int) -> int:
+    """As `cost` where all shards are alike, so that one speaks for all."""
+    b, a = (math.prod(largest(mesh, one, shape)) for one in (move.before, move.after))
+    match move.kind:
+        case "all-gather":
+            return (a - b) * mesh.size
+        case "all-to-all":
+            # What stays is the share of its own of every member.
+            return (a - b // g) * mesh.size
+        case "reduce-scatter":
+            return a * (g - 1) * mesh.size
+        case "all-reduce":
+            return 2 * b * (g - 1) * (mesh.size // g)
+        case _:
+            return a * mesh.size
 
 
 def plan_bytes(mesh: Mesh, plan: Plan, shape: tuple[int, ...], itemsize: int) -> Fraction:
@@ -90,20 +119,10 @@ def as_collectives(
             kind,
             tuple(axis for axis in mesh.names if axis in move.axes),
             math.prod(mesh[axis] for axis in move.axes),
-            max(map(_size, ranges(mesh, move.before, shape))) * itemsize,
+            math.prod(largest(mesh, move.before, shape)) * itemsize,
         )
         for move in plan
         if (kind := move.kind) != "local"
-    )
-
-
-def _size(held: Ranges) -> int:
-    return math.prod(local_shape(held))
-
-
-def _overlap(one: Ranges, other: Ranges) -> int:
-    return math.prod(
-        max(0, min(a[1], b[1]) - max(a[0], b[0])) for a, b in zip(one, other, strict=True)
     )
 
 

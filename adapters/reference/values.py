@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from adapters.reference.gradient import gradient
 from adapters.reference.plan import combine
 from cases.arrays import unpack
+from cases.grids import homes
 from cases.layout import coordinates, due, groups, ranges
 from cases.model import Input, Layout, Mesh, Question, Step
 from cases.ops import OPS
@@ -25,8 +26,7 @@ Value = NDArray[Any]
 
 
 def whole(given: Input, mesh: Mesh) -> Value:
-    """The global array of an input: as given, or its addends reduced and its shards joined."""
-    mesh = given.mesh or mesh
+    """The global array of an input on ``mesh``: as given, or addends reduced and shards joined."""
     if given.value is not None:
         return unpack(given.value)
     assert given.per_device is not None
@@ -129,7 +129,8 @@ def evaluate(question: Question) -> dict[str, Value]:
 
 def _evaluate(question: Question) -> dict[str, Value]:
     with np.errstate(all="ignore"):
-        values = {given.name: whole(given, question.mesh) for given in question.inputs}
+        on = homes(question)
+        values = {given.name: whole(given, on[given.name]) for given in question.inputs}
     for step in question.steps:
         if step.op == "grad":
             of, by = map(str, step.args)

@@ -1,7 +1,7 @@
 """What does DTensor do with a question? Asked in real processes over gloo, one for each device.
 
 Keeps a world of ranks for each number of devices between questions, and replaces it after
-whatever may have harmed it. Has no view on what is right.
+whatever may have harmed it. Plans are made in one child without any. Has no view on what is right.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ import time
 
 import torch
 
-from adapters.answer import Answer, Done, End, Observed, Refused, Unsupported
+from adapters.answer import Answer, Collective, Done, End, Observed, Refused, Unsupported
+from adapters.forked import Forked
 from adapters.protocol import VERSION, Hello
 from adapters.torch_dtensor import merge, rank
+from adapters.torch_dtensor.plan import Planner
 from adapters.torch_dtensor.recorder import Recorder
 from adapters.torch_dtensor.script import Unanswerable, members, ranks, task
 from adapters.torch_dtensor.wire import Fulls, Go, Raised, Report, Task, Wanted
@@ -44,6 +46,8 @@ class TorchAdapter:
         self._devices = devices
         self._worlds: dict[int, World] = {}
         self._serve = functools.partial(rank.serve, recorder=Recorder())
+        hello = self.hello()
+        self._plans = Forked(hello, lambda: Planner(hello))
 
     def hello(self) -> Hello:
         """Which torch this is."""
@@ -54,6 +58,8 @@ class TorchAdapter:
 
     def observe(self, question: Question, subject: str, seconds: float) -> Answer:
         """DTensor's answer, about when ``seconds`` are over at the latest."""
+        if question.mode == "plan":
+            return self._plans.observe(question, subject, seconds)
         deadline = time.monotonic() + seconds
         try:
             lines = task(question)
@@ -81,12 +87,14 @@ class TorchAdapter:
             subject,
             asking.end,
             asking.seen,
+            asking.program,
             complaints=tuple(asking.complaints),
             apart=tuple(asking.apart),
         )
 
     def close(self) -> None:
         """End every rank."""
+        self._plans.close()
         for world in self._worlds.values():
             world.close()
         self._worlds.clear()
@@ -114,6 +122,7 @@ class _Asking:
         self._members = members(lines)
         self.end: End = Done()
         self.seen: tuple[Observed, ...] = ()
+        self.program: tuple[Collective, ...] | None = None
         self.complaints: list[str] = []
         self.apart: list[str] = []
         self.whole = False
@@ -160,7 +169,10 @@ class _Asking:
             self._world.send(Wanted(names), self._members, self._deadline)
             said = self._world.hear(self._members, self._deadline)
             fulls = {r: one.arrays for r, one in said.items() if isinstance(one, Fulls)}
-        self.seen = merge.observed(self._task.mesh, self._task.check, reports, fulls)
+        homes = {home.name: home.mesh for home in self._task.homes}
+        self.seen = merge.observed(self._task.mesh, reports, fulls, homes)
+        self.program = merge.program(reports)
+        self.complaints += merge.otherwise(reports)
         for number, report in reports.items():
             self.complaints += [f"rank {number}: {one}" for one in report.complaints]
         self.whole = self._clean

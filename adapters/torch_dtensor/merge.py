@@ -5,6 +5,7 @@ Shards in mesh position order; what ranks report differently becomes a sentence.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -12,7 +13,8 @@ import msgspec
 from adapters.answer import Collective, Observed
 from adapters.torch_dtensor.wire import Raised, Report, Seen, digest
 from cases.arrays import Array
-from cases.model import Mesh
+from cases.model import Foreign, Layout, Mesh
+from cases.notation import to_placements
 
 
 def differing(reports: Mapping[int, Report]) -> tuple[str, ...]:
@@ -27,34 +29,44 @@ def differing(reports: Mapping[int, Report]) -> tuple[str, ...]:
 
 def observed(
     mesh: Mesh,
-    check: Iterable[str],
     reports: Mapping[int, Report],
     fulls: Mapping[int, Mapping[str, Array]],
+    homes: Mapping[str, Mesh],
 ) -> tuple[Observed, ...]:
-    """One observation for each name of ``check`` that ranks saw.
+    """One observation for each name that ranks saw, in the order of the first that saw most.
 
-    ``fulls``: whole full tensors by rank and name, where `differing` named any.
+    ``fulls``: whole full tensors by rank and name, where `differing` named any. ``homes``: of
+    what lies on derived meshes, all of their devices.
     """
     by_rank = {rank: {seen.name: seen for seen in report.seen} for rank, report in reports.items()}
+    names = max(by_rank.values(), key=len, default={})
+    every = dict.fromkeys([*names, *(name for seen in by_rank.values() for name in seen)])
     return tuple(
         _merge(
-            name, mesh, {rank: seen[name] for rank, seen in by_rank.items() if name in seen}, fulls
+            name,
+            mesh,
+            {rank: seen[name] for rank, seen in by_rank.items() if name in seen},
+            fulls,
+            homes.get(name),
         )
-        for name in check
-        if any(name in seen for seen in by_rank.values())
+        for name in every
     )
 
 
 def _merge(
-    name: str, mesh: Mesh, seen: Mapping[int, Seen], fulls: Mapping[int, Mapping[str, Array]]
+    name: str,
+    mesh: Mesh,
+    seen: Mapping[int, Seen],
+    fulls: Mapping[int, Mapping[str, Array]],
+    home: Mesh | None,
 ) -> Observed:
+    # A mesh of its own has its own positions.
     own = {
         one.mesh for rank, one in seen.items() if one.mesh is not None and rank in one.mesh.devices
     }
-    # A mesh of its own has its own positions. Slices are another mesh on each rank: there
-    # the positions are the question's.
     shared = len(own) == 1 and not any(one.mesh is None for one in seen.values())
-    positions = next(iter(own)).devices if shared else mesh.devices
+    lies_on = home or (next(iter(own)) if shared else mesh)
+    positions = lies_on.devices
     parts = [(rank, seen[rank]) for rank in positions if rank in seen]
     first = parts[0][1]
     full: tuple[Array, ...] = ()
@@ -62,21 +74,42 @@ def _merge(
         full = tuple(fulls[rank][name] for rank, _ in parts if name in fulls.get(rank, {}))
     else:
         full = tuple(one.full for _, one in parts if isinstance(one.full, Array))[:1]
+    offsets = tuple(seen[rank].offset if rank in seen else None for rank in positions)
+    shards = tuple(seen[rank].shard if rank in seen else None for rank in positions)
+    layout = first.layout
+    if home is not None and layout is not None:
+        told = (elsewhere(one.layout, one.mesh or mesh, home, rank) for rank, one in parts)
+        layout = next(filter(None, told), layout)
     return Observed(
         name,
         first.dtype,
         first.shape,
-        first.layout,
-        tuple(seen[rank].shard if rank in seen else None for rank in positions),
-        None if first.layout is None else tuple(
-            seen[rank].offset if rank in seen else None for rank in positions
-        ),
+        layout,
+        shards if any(shard is not None for shard in shards) else None,
+        offsets if any(where is not None for where in offsets) else None,
         full,
         _largest([one.collectives for _, one in parts]),
         _largest([one.full_collectives for _, one in parts]),
         tuple(_disagreements(parts)),
-        mesh=first.mesh,
+        first.note,
+        mesh=first.mesh if home is None else None if home == mesh else home,
     )  # fmt: skip
+
+
+def elsewhere(
+    layout: Layout | Foreign | None, found: Mesh, home: Mesh, rank: int
+) -> Foreign | None:
+    """A layout that a rank reports on the mesh ``found``, if that is not its part of ``home``."""
+    axes = tuple((name, home[name]) for name in home.named)
+    size = math.prod(length for _, length in axes)
+    first = home.devices.index(rank) // size * size
+    if found == Mesh(axes, home.devices[first : first + size]):
+        return None
+    sizes = ", ".join(f"{name}={length}" for name, length in found.axes)
+    said = _said(layout)
+    if isinstance(layout, Layout):
+        said = f"[{', '.join(to_placements(layout, found))}]"
+    return Foreign(f"{said} on the mesh {sizes} of devices {list(found.devices)}")
 
 
 def _digest(full: Array | bytes) -> bytes:
@@ -119,6 +152,23 @@ def _largest(fired: Sequence[tuple[Collective, ...] | None]) -> tuple[Collective
         return first
     alike = [one for one in fired if one is not None and _alike(one) == _alike(first)]
     return tuple(max(same, key=lambda one: one.bytes) for same in zip(*alike))
+
+
+def program(reports: Mapping[int, Report]) -> tuple[Collective, ...] | None:
+    """The collectives of a recipe's passes, with the bytes of the rank where each is largest."""
+    fired = [report.program for report in reports.values() if report.seen]
+    return _largest(fired) if fired else None
+
+
+def otherwise(reports: Mapping[int, Report]) -> tuple[str, ...]:
+    """A sentence for each rank that fired others in a recipe's passes than the lowest."""
+    of = {rank: _alike(report.program) for rank, report in sorted(reports.items()) if report.seen}
+    first = min(of, default=0)
+    return tuple(
+        f"rank {rank} fired {_said(alike)}, rank {first} {_said(of[first])}"
+        for rank, alike in of.items()
+        if alike != of[first]
+    )
 
 
 def in_step(raised: Sequence[Raised]) -> bool:

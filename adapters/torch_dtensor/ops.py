@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import lru_cache
 
 from adapters.torch_dtensor.forms import Call, Unsayable, literal, placements_source, variable
@@ -49,6 +49,14 @@ def mesh_source(mesh: Mesh) -> str:
     return f"DeviceMesh('cpu', {grid}, mesh_dim_names={mesh.names})"
 
 
+def by_device(given: Input) -> bool:
+    """Whether an input is given device by device, as what owes a reduction always is.
+
+    Without data, ``per_device`` is then empty or None.
+    """
+    return given.value is None and (given.per_device is not None or bool(given.layout.partial))
+
+
 def input_source(given: Input, mesh: Mesh, *, derived: bool = False) -> str:
     """How an input becomes a DTensor on ``mesh``, which is its own, its view's or the question's.
 
@@ -61,7 +69,7 @@ def input_source(given: Input, mesh: Mesh, *, derived: bool = False) -> str:
     name, where = variable(given.name), mesh_variable(given)
     placements = placements_source(given.layout, mesh)
     leaf = ".requires_grad_()" if derived else ""
-    if given.value is not None:
+    if not by_device(given):
         return f"distribute_tensor({name}, {where}, {placements}){leaf}"
     # Without shape and stride torch takes the shards for even.
     stride = tuple(math.prod(given.shape[dim + 1 :]) for dim in range(len(given.shape)))
@@ -69,35 +77,39 @@ def input_source(given: Input, mesh: Mesh, *, derived: bool = False) -> str:
     return f"DTensor.from_local({name}, {where}, {placements}, run_check=False{whole}){leaf}"
 
 
-def mesh_step_source(step: MeshStep, base: str, axes: tuple[str, ...], made: set[str]) -> str:
+def mesh_step_source(step: MeshStep, base: str, axes: tuple[str, ...], made: Container[str]) -> str:
     """How a mesh is derived from the one in variable ``base`` with ``axes``.
 
     ``made`` are the names of earlier mesh steps, which `mesh_concatenate` may join too.
-
-    Raises:
-        Unsayable: a parameter is not what the op takes.
     """
-    part = base if step.axes == axes else f"{base}[{', '.join(map(repr, step.axes))}]"
     match step.op:
         case "mesh_slice":
-            return part
+            return _sliced(base, step.axes)
         case "mesh_flatten":
+            part = base if step.axes == axes else _sliced(base, step.axes)
             return f"{part}._flatten({step.result!r})"
         case "mesh_unflatten":
-            sizes = step.params.get("axes")
-            if not isinstance(sizes, dict) or len(step.axes) != 1:
-                raise Unsayable("mesh_unflatten takes one axis and the axes that it becomes")
+            sizes, fake = step.params["axes"], step.params.get("fake")
+            assert isinstance(sizes, dict)
             new = f"{tuple(sizes.values())}, {tuple(sizes)}"
-            return f"{base}._unflatten({step.axes[0]!r}, {new})"
+            backends = dict.fromkeys(fake, "fake") if isinstance(fake, list) else None
+            more = f", backend_override={backends}" if backends else ""
+            return f"{base}._unflatten({step.axes[0]!r}, {new}{more})"
         case "mesh_concatenate":
             parts = [variable(axis) if axis in made else f"{base}[{axis!r}]" for axis in step.axes]
             return f"DeviceMesh._concatenate([{', '.join(parts)}])"
+        case "mesh_equal":
+            return " == ".join(map(variable, step.axes))
+
+
+def _sliced(base: str, axes: tuple[str, ...]) -> str:
+    return f"{base}[{', '.join(map(repr, axes))}]"
 
 
 def step_source(
     step: Step, mesh: Mesh, home: str = "mesh", known: Callable[[], Mapping[str, Typed]] = dict
 ) -> str:
-    """The expression of a step; ``mesh``, in variable ``home``, is the one its arguments live on.
+    """The expression of a step; its result lives on ``mesh``, in variable ``home``.
 
     ``known`` gives shape and dtype of every name, for the rows that need some.
 
@@ -128,6 +140,7 @@ def line(result: str, source: str) -> str:
 
 
 __all__ = [
-    "CONTEXTS", "IMPORTS", "NotationError", "Unsayable", "input_source", "line", "mesh_source",
+    "CONTEXTS", "IMPORTS", "NotationError", "Unsayable", "by_device", "input_source", "line",
+    "mesh_source",
     "mesh_step_source", "mesh_variable", "placements_source", "step_source", "variable",
 ]  # fmt: skip

@@ -20,54 +20,10 @@ import torch
 import torch.distributed as dist
 
 from adapters.answer import Collective, Kind
+from adapters.torch_dtensor.kinds import KINDS, NAMESPACES, SILENT, group_name, nbytes
 from cases.layout import groups
 from cases.model import Mesh
 
-# Op -> kind, place of the operand among the arguments, place of the group.
-# The operand of a scatter is what each rank receives; a list of tensors counts as one operand.
-_KINDS: dict[str, tuple[Kind, int, int]] = {
-    "_c10d_functional::all_gather_into_tensor": ("all-gather", 0, 2),
-    "_c10d_functional::all_gather_into_tensor_coalesced": ("all-gather", 0, 2),
-    "_c10d_functional::all_gather_into_tensor_out": ("all-gather", 0, 2),
-    "_c10d_functional::all_reduce": ("all-reduce", 0, 2),
-    "_c10d_functional::all_reduce_": ("all-reduce", 0, 2),
-    "_c10d_functional::all_reduce_coalesced": ("all-reduce", 0, 2),
-    "_c10d_functional::all_reduce_coalesced_": ("all-reduce", 0, 2),
-    "_c10d_functional::all_to_all_single": ("all-to-all", 0, 3),
-    "_c10d_functional::broadcast": ("broadcast", 0, 2),
-    "_c10d_functional::broadcast_": ("broadcast", 0, 2),
-    "_c10d_functional::isend": ("collective-permute", 0, 3),
-    "_c10d_functional::reduce_scatter_tensor": ("reduce-scatter", 0, 3),
-    "_c10d_functional::reduce_scatter_tensor_coalesced": ("reduce-scatter", 0, 3),
-    "_c10d_functional::reduce_scatter_tensor_out": ("reduce-scatter", 0, 3),
-    "_dtensor::shard_dim_alltoall": ("all-to-all", 0, 3),
-    "c10d::_allgather_base_": ("all-gather", 1, 2),
-    "c10d::_reduce_scatter_base_": ("reduce-scatter", 1, 2),
-    "c10d::allgather_": ("all-gather", 1, 2),
-    "c10d::allgather_coalesced_": ("all-gather", 1, 2),
-    "c10d::allgather_into_tensor_coalesced_": ("all-gather", 1, 2),
-    "c10d::allreduce_": ("all-reduce", 0, 1),
-    "c10d::allreduce_coalesced_": ("all-reduce", 0, 1),
-    "c10d::alltoall_": ("all-to-all", 1, 2),
-    "c10d::alltoall_base_": ("all-to-all", 1, 2),
-    "c10d::broadcast_": ("broadcast", 0, 1),
-    "c10d::gather_": ("gather", 1, 2),
-    "c10d::reduce_scatter_": ("reduce-scatter", 1, 2),
-    "c10d::reduce_scatter_tensor_coalesced_": ("reduce-scatter", 1, 2),
-    "c10d::scatter_": ("scatter", 0, 2),
-    "c10d::send": ("collective-permute", 0, 1),
-}
-# Ops of the same namespaces that move no data, or are the other half of one above. The
-# autograd forms are made of the plain ones, which the mode sees.
-_SILENT = {
-    "_c10d_functional::_wrap_tensor_autograd", "_c10d_functional::irecv",
-    "_c10d_functional::wait_tensor", "_c10d_functional_autograd::all_gather_into_tensor",
-    "_c10d_functional_autograd::all_to_all_single",
-    "_c10d_functional_autograd::reduce_scatter_tensor", "_dtensor::mesh_get_process_group",
-    "c10d::barrier", "c10d::check_for_nan", "c10d::monitored_barrier_", "c10d::recv_",
-    "c10d::recv_any_source_",
-}  # fmt: skip
-_NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd", "_dtensor", "c10d")
 # Below autograd, dispatch modes and tensor subclasses, DTensor among them: whatever any of
 # them fires comes by here. Above the backends. Torch itself has nothing here for these ops.
 _KEY = "BackendSelect"
@@ -87,10 +43,10 @@ class Recorder:
         self._active = False
         # Kept, since the kernels go when their libraries do.
         library: Any = torch.library.Library
-        self._libraries = {name: library(name, "IMPL") for name in _NAMESPACES}
+        self._libraries = {name: library(name, "IMPL") for name in NAMESPACES}
         for name in torch._C._dispatch_get_all_op_names():
             namespace, _, op = name.partition("::")
-            if namespace in _NAMESPACES and name not in _SILENT:
+            if namespace in NAMESPACES and name not in SILENT:
                 kernel = self._kernel(name, getattr(getattr(torch.ops, namespace), op).default)
                 self._libraries[namespace].impl(op, kernel, _KEY, with_keyset=True)
 
@@ -120,12 +76,12 @@ class Recorder:
         return kernel
 
     def _note(self, name: str, args: tuple[Any, ...]) -> None:
-        if name not in _KINDS:
+        if name not in KINDS:
             self.strange.append(name)
             return
-        kind, operand, group = _KINDS[name]
+        kind, operand, group = KINDS[name]
         backward = torch._C._current_graph_task_id() != -1
-        self._fired.append((kind, _group_name(args[group]), _bytes(args[operand]), backward))
+        self._fired.append((kind, group_name(args[group]), nbytes(args[operand]), backward))
 
     def take(self, axes: Axes) -> tuple[Collective, ...]:
         """The collectives fired since the last call; ``axes`` says what a group's name means."""
@@ -134,20 +90,6 @@ class Recorder:
             Collective(kind, *axes(group), size, "backward" if backward else "forward")
             for kind, group, size, backward in fired
         )
-
-
-def _group_name(group: Any) -> str:
-    if isinstance(group, str):
-        return group
-    if isinstance(group, torch.ScriptObject):
-        group = dist.ProcessGroup.unbox(group)
-    return str(group.group_name)
-
-
-def _bytes(operand: Any) -> int:
-    if isinstance(operand, torch.Tensor):
-        return operand.nbytes
-    return sum(map(_bytes, operand))
 
 
 class GroupAxes:
@@ -196,7 +138,7 @@ def differences(fired: Counter[Kind], counted: Mapping[Any, int]) -> tuple[str, 
     unknown = []
     for op, count in counted.items():
         namespace, _, name = str(op).partition(".")
-        row = _KINDS.get(f"{namespace}::{name}") or _KINDS.get(f"_{namespace}::{name}")
+        row = KINDS.get(f"{namespace}::{name}") or KINDS.get(f"_{namespace}::{name}")
         if row is None:
             unknown.append(f"CommDebugMode counts {op}, which has no kind")
         else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from adapters.torch_dtensor.forms import Call, Row, Unsayable, at_dim, form, function, literal
 from adapters.torch_dtensor.rows_networks import NETWORKS
+from adapters.torch_dtensor.rows_random import RANDOM
 from cases.model import Param
 
 
@@ -191,7 +192,9 @@ def _sorted(name: str, after: str = "") -> Row:
 _LAST: dict[str, Param] = {"axis": -1}
 
 ROWS: dict[str, Row] = {
-    "redistribute": lambda call: f"{call.args[0]}.redistribute({call.placements[2:]})",
+    "redistribute": lambda call: (
+        f"{call.args[0]}.redistribute({call.home}{call.placements})" if "view" in call.params
+        else f"{call.args[0]}.redistribute({call.placements[2:]})"),
     "identity": form("{0}"),
     # Pointwise.
     "add": _operator("+"),
@@ -284,4 +287,5 @@ ROWS: dict[str, Row] = {
     "softmax": function("torch.softmax", fixed=_LAST, axis="dim"),
     "log_softmax": function("torch.log_softmax", fixed=_LAST, axis="dim"),
     **NETWORKS,
+    **RANDOM,
 }  # fmt: skip

@@ -149,15 +149,6 @@ def _full(call: Call) -> str:
     return f"torch.distributed.tensor.full({made}, device_mesh={call.home}{call.placements})"
 
 
-def _random(name: str) -> Row:
-    def row(call: Call) -> str:
-        where = f"device_mesh={call.home}{call.placements}"
-        made = f"torch.distributed.tensor.{name}({literal(call.params['shape'])}, {where})"
-        return f"(torch.manual_seed({call.params['seed']}), {made})[1]"
-
-    return row
-
-
 def _from_local(call: Call) -> str:
     """As users write it: without the global shape, which torch then takes from even shards."""
     return f"DTensor.from_local({call.args[0]}, {call.home}{call.placements}, run_check=False)"
@@ -211,10 +202,12 @@ NETWORKS: dict[str, Row] = {
     # What makes a DTensor, leaves it, or goes back through a program.
     "arange": _arange,
     "full": _full,
-    "random_uniform": _random("rand"),
-    "random_normal": _random("randn"),
     "to_local": form("{0}.to_local()"),
     "from_local": _from_local,
+    "full_tensor": form("{0}.full_tensor()"),
+    # Every rank has the whole: without a source none has to send it.
+    "distribute": lambda call: (
+        f"distribute_tensor({call.args[0]}, {call.home}{call.placements}, src_data_rank=None)"),
     "map_shards": _map_shards,
     "item": _item,
     "grad": form("torch.autograd.grad({0}, {1}, retain_graph=True)[0]"),

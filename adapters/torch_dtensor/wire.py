@@ -14,9 +14,12 @@ import msgspec
 
 from adapters.answer import Collective
 from cases.arrays import Array
-from cases.model import Foreign, Layout, Mesh
+from cases.model import Foreign, Layout, Mesh, Recipe
+from cases.recipes.form import PASSES
 
 HEAD = struct.Struct(">I")
+# What a rank does about a recipe, in this order.
+PHASES = ("plain", "place", *PASSES)
 
 
 class Line(msgspec.Struct, frozen=True, array_like=True):
@@ -40,6 +43,14 @@ class Data(msgspec.Struct, frozen=True, array_like=True):
     per_device: bool
 
 
+class Home(msgspec.Struct, frozen=True, array_like=True):
+    """Where an input or result lies, if on a derived mesh: its variable, and all of its devices."""
+
+    name: str
+    variable: str
+    mesh: Mesh
+
+
 class Task(msgspec.Struct, frozen=True, array_like=True, tag="task"):
     """A question as the lines that a rank evaluates.
 
@@ -47,6 +58,8 @@ class Task(msgspec.Struct, frozen=True, array_like=True, tag="task"):
     world makes every one, in this order. ``derived``: meshes made from them. ``checked``:
     whether one rank counts collectives by CommDebugMode as well. ``whole``: results that are
     plain, and the whole value on each rank. ``context``: the region that the steps run in.
+    ``homes``: of what lies on derived meshes. ``recipe``: a training step in place of inputs and
+    steps.
     """
 
     mesh: Mesh
@@ -58,6 +71,12 @@ class Task(msgspec.Struct, frozen=True, array_like=True, tag="task"):
     checked: bool
     whole: tuple[str, ...] = ()
     context: str = ""
+    homes: tuple[Home, ...] = ()
+    recipe: Recipe | None = None
+
+    def home(self, name: str) -> Home | None:
+        """Where an input or result lies, if on a derived mesh."""
+        return next((home for home in self.homes if home.name == name), None)
 
     def late(self, name: str) -> tuple[Line, ...]:
         """The meshes that are derived once the input or result ``name`` is there; "" the others."""
@@ -92,8 +111,9 @@ class Raised(msgspec.Struct, frozen=True, array_like=True, tag="raised"):
 class Seen(msgspec.Struct, frozen=True, array_like=True):
     """What one rank saw of one name.
 
-    ``mesh`` is None where it is the question's. ``full``: the array on the first position of
-    the mesh, its `digest` elsewhere, None where there is none.
+    ``mesh`` is None where it is the question's. ``shard`` is None of what is not on the mesh at
+    all. ``full``: the array on the first position of the mesh, its `digest` elsewhere, None where
+    there is none. ``note``: what torch says beyond a layout.
     """
 
     name: str
@@ -101,18 +121,23 @@ class Seen(msgspec.Struct, frozen=True, array_like=True):
     shape: tuple[int, ...]
     layout: Layout | Foreign | None
     mesh: Mesh | None
-    shard: Array
+    shard: Array | None
     offset: tuple[int, ...] | None
     full: Array | bytes | None
     collectives: tuple[Collective, ...] | None
     full_collectives: tuple[Collective, ...] | None
+    note: str = ""
 
 
 class Report(msgspec.Struct, frozen=True, array_like=True, tag="report"):
-    """Everything that one rank saw; empty for a rank outside every mesh."""
+    """Everything that one rank saw; empty for a rank outside every mesh.
+
+    ``program``: the collectives of a recipe's passes, None where it did not come to their end.
+    """
 
     seen: tuple[Seen, ...] = ()
     complaints: tuple[str, ...] = ()
+    program: tuple[Collective, ...] | None = None
 
 
 class Fulls(msgspec.Struct, frozen=True, array_like=True, tag="fulls"):
@@ -158,6 +183,7 @@ def places(task: Task) -> tuple[str, ...]:
     return (
         *(name for name, _ in task.meshes),
         *(line.name for line in task.late("")),
+        *(PHASES if task.recipe is not None else ()),
         *(one for name in made for one in (name, *(line.name for line in task.late(name)))),
         *(f"{name}/full" for name in task.check),
         "",

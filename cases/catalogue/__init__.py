@@ -15,14 +15,23 @@ from cases.catalogue import (
     gradients,
     local_shards,
     operators,
+    parallel_dims,
+    randomness,
     redistribute,
     siblings,
+    training,
 )
 from cases.load import load
 from cases.model import Case
 
 HERE = Path(__file__).parent
-FILES = {"lesson": HERE / "lesson.toml", "public": HERE / "public"}
+FILES = {
+    "lesson": HERE / "lesson.toml",
+    "public": HERE / "public",
+    "meshes": HERE / "meshes.toml",
+    "llama": HERE / "llama.toml",
+    "plans": HERE / "plans.toml",
+}
 GENERATORS = {
     local_shards.FAMILY: local_shards.cases,
     redistribute.FAMILY: redistribute.cases,
@@ -30,11 +39,14 @@ GENERATORS = {
     operators.FAMILY: operators.cases,
     gradients.FAMILY: gradients.cases,
     siblings.FAMILY: siblings.cases,
+    randomness.FAMILY: randomness.cases,
+    training.FAMILY: training.cases,
+    parallel_dims.FAMILY: parallel_dims.cases,
 }
 FAMILIES = (*FILES, *GENERATORS)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=32)
 def family(name: str, exhaustive: bool = False) -> tuple[Case, ...]:
     """The cases of one family; each id once, though two sweeps of a family may meet."""
     if name in FILES:

@@ -13,6 +13,7 @@ from cases.ops import (
     networks,
     ordering,
     pointwise,
+    randomness,
     reductions,
     shapes,
 )
@@ -23,6 +24,7 @@ OPS: dict[str, Op] = {
     for rows in (
         pointwise.MOVES, pointwise.ROWS, reductions.ROWS, contractions.ROWS, shapes.ROWS,
         indexing.ROWS, indexing.INPLACE, ordering.ROWS, networks.ROWS, algebra.ROWS, edges.ROWS,
+        randomness.ROWS,
     )
     for row in rows
 }  # fmt: skip

@@ -23,16 +23,13 @@ def _full(shape: list[int], value: float, dtype: str = "float32") -> Value:
     return np.full(shape, value).astype(numpy_dtype(dtype))
 
 
-def _uniform(shape: list[int], seed: int) -> Value:
-    return np.random.default_rng(seed).random(shape, np.float32)
-
-
-def _normal(shape: list[int], seed: int) -> Value:
-    return np.random.default_rng(seed).standard_normal(shape, np.float32)
-
-
 def _scaled(x: Value, scale: float) -> Value:
     return np.asarray(x * scale)
+
+
+def _placed(x: Value, view: str = "") -> Value:
+    """Where something lies does not change what it is."""
+    return x
 
 
 def _item(x: Value) -> Value:
@@ -55,10 +52,11 @@ def _make(name: str, meaning: Any, *required: str, **about: Any) -> Op:
 ROWS = (
     _make("arange", _arange, "n", optional=("dtype",), whole=True),
     _make("full", _full, "shape", "value", optional=("dtype",), whole=True),
-    _make("random_uniform", _uniform, "shape", "seed", own=True),
-    _make("random_normal", _normal, "shape", "seed", own=True),
     Op("to_local", "local", ("x",), lambda x: x, moves=True, whole=True, grads=(0,)),
-    Op("from_local", "local", ("x",), lambda x: x, moves=True, whole=True, grads=(0,),
+    Op("from_local", "local", ("x",), _placed, optional=("view",), moves=True, whole=True,
+       grads=(0,), places=True),
+    Op("full_tensor", "local", ("x",), lambda x: x, moves=True, whole=True),
+    Op("distribute", "local", ("x",), _placed, optional=("view",), moves=True, whole=True,
        places=True),
     Op("map_shards", "local", ("x",), _scaled, required=("scale",), labels=labels.same,
        linear=frozenset({"sum", "avg"}), whole=True, grads=(0,), places=True),

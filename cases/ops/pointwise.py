@@ -144,9 +144,15 @@ ROWS = (
        whole=True, grads=(1, 2)),
 )  # fmt: skip
 
+
+def _moved(x: Value, view: str = "") -> Value:
+    """Where something lies does not change what it is."""
+    return x
+
+
 MOVES = (
-    Op("redistribute", "move", ("x",), lambda x: x, labels=labels.same, linear=ANY, moves=True,
-       whole=True, grads=(0,), places=True),
+    Op("redistribute", "move", ("x",), _moved, optional=("view",), labels=labels.same, linear=ANY,
+       moves=True, whole=True, grads=(0,), places=True),
     Op("identity", "move", ("x",), lambda x: x, labels=labels.same, linear=ANY, moves=True,
        whole=True, grads=(0,)),
 )  # fmt: skip

@@ -25,7 +25,7 @@ Rule = Callable[[tuple[Shape, ...], Params], Labels | None]
 Family = Literal[
     "move", "creation", "pointwise", "reduction", "contraction", "shape", "indexing", "ordering",
     "normalisation", "loss", "convolution", "attention", "linalg", "fft", "inplace", "local",
-    "gradient",
+    "gradient", "random",
 ]  # fmt: skip
 
 

@@ -76,7 +76,9 @@ def misfits(row: Row, sizes: dict[str, int], mesh: Mesh) -> list[tuple[str, str]
     model = MODELS[row.model]
     for tensor in (*model.parameters, *model.inputs, model.out):
         shape = tensor.sizes(sizes)
-        for size, name, axes in zip(shape, tensor.shape, _axes(row, tensor), strict=True):
+        for size, name, axes in zip(
+            shape, tensor.shape, _axes(row, tensor, sizes, mesh), strict=True
+        ):
             parts = 1
             for axis in axes:
                 parts *= mesh[axis]
@@ -88,12 +90,15 @@ def misfits(row: Row, sizes: dict[str, int], mesh: Mesh) -> list[tuple[str, str]
     return found
 
 
-def _axes(row: Row, tensor: Tensor) -> tuple[tuple[str, ...], ...]:
+def _axes(
+    row: Row, tensor: Tensor, sizes: dict[str, int], mesh: Mesh
+) -> tuple[tuple[str, ...], ...]:
     from cases.recipes.layouts import data, parameter
 
     parameters = {one.name for one in MODELS[row.model].parameters}
-    layout = parameter(row, tensor) if tensor.name in parameters else data(row, tensor)
-    return layout.dims
+    if tensor.name in parameters:
+        return parameter(row, tensor, sizes, mesh).dims
+    return data(row, tensor).dims
 
 
 __all__ = ["MODELS", "RECIPES", "Model", "Row", "Tensor", "misfits", "row_of", "sizes_of"]

@@ -5,21 +5,43 @@ One layout per tensor: what the parallel plan means, whichever framework carries
 
 from __future__ import annotations
 
-from cases.model import Layout
+import math
+from collections.abc import Mapping
+
+from cases.model import Layout, Mesh
 from cases.recipes.models import MODELS
 from cases.recipes.row import Row, Tensor
 
+Sizes = Mapping[str, int]
 
-def parameter(row: Row, tensor: Tensor) -> Layout:
+
+def parameter(row: Row, tensor: Tensor, sizes: Sizes, mesh: Mesh) -> Layout:
     """The layout of a parameter, and of its gradient.
 
     Tensor parallelism splits first and FSDP splits what is left, so that in one dim the tensor
     axis is the major one.
     """
     dims = [_split(row, role) for role in tensor.roles]
-    if tensor.gathered is not None:
-        dims[tensor.gathered] += row.shard
+    dim = gathered(row, tensor, sizes, mesh)
+    if dim is not None:
+        dims[dim] += row.shard
     return Layout(tuple(dims))
+
+
+def gathered(row: Row, tensor: Tensor, sizes: Sizes, mesh: Mesh) -> int | None:
+    """The dim of a parameter that FSDP shards; None if it shards none.
+
+    Dim 0, as ``fully_shard`` has it unless told, or the first other one where that does not
+    split evenly: eight key heads do not over 256 x 8 devices.
+    """
+    if not row.shard or not tensor.gathered:
+        return None
+    shape = tensor.sizes(sizes)
+    for dim, role in enumerate(tensor.roles):
+        parts = math.prod(mesh[axis] for axis in (*_split(row, role), *row.shard))
+        if shape[dim] % parts == 0:
+            return dim
+    return 0
 
 
 def data(row: Row, tensor: Tensor) -> Layout:
@@ -40,13 +62,16 @@ def _split(row: Row, role: str) -> tuple[str, ...]:
     return ()
 
 
-def layouts(row: Row) -> dict[str, Layout]:
-    """Of every parameter, its gradient ``grad/…`` and its next value ``new/…``, and of out."""
+def layouts(row: Row, sizes: Sizes, mesh: Mesh) -> dict[str, Layout]:
+    """Of every parameter, its gradient and its next value; of out and of the gradient of x."""
     model = MODELS[row.model]
     found: dict[str, Layout] = {}
     for tensor in model.parameters:
-        found |= dict.fromkeys(names(tensor.name), parameter(row, tensor))
-    found[model.out.name] = data(row, model.out)
+        found |= dict.fromkeys(names(tensor.name), parameter(row, tensor, sizes, mesh))
+    for tensor in (model.out, *model.inputs):
+        found[tensor.name] = data(row, tensor)
+        if tensor.name == "x":
+            found["grad/x"] = found["x"]
     return found
 
 
@@ -58,15 +83,13 @@ def names(parameter: str) -> tuple[str, str, str]:
 def observed(row: Row) -> tuple[str, ...]:
     """Everything that an answer about a recipe shows of the sharded step, in this order.
 
-    Parameters; ``out`` and ``loss``; ``grad/…`` of every parameter, and of the input ``x`` where
-    neither batch nor sequence is split (elsewhere it depends on whose mean a loss is);
-    ``new/…`` of every parameter.
+    Parameters; ``out`` and ``loss``; ``grad/…`` of every parameter, and of the input ``x``, as
+    the layer before would have it; ``new/…`` of every parameter.
     """
     model = MODELS[row.model]
     parameters = [tensor.name for tensor in model.parameters]
     grads = [f"grad/{name}" for name in parameters]
-    if not row.batch and not row.sequence and any(one.name == "x" for one in model.inputs):
-        grads.append("grad/x")
+    grads += ["grad/x" for one in model.inputs if one.name == "x"]
     return (*parameters, "out", "loss", *grads, *(f"new/{name}" for name in parameters))
 
 

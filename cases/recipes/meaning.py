@@ -45,8 +45,8 @@ def _mlp(sizes: Sizes, t: Arrays) -> NDArray[Any]:
 
 
 def _norm(x: NDArray[Any], weight: NDArray[Any]) -> NDArray[Any]:
-    normed: NDArray[Any] = x / np.sqrt(np.mean(x**2, axis=-1, keepdims=True) + EPSILON)
-    return normed * weight
+    normed: NDArray[Any] = x / np.sqrt(np.mean(x**2, axis=-1, keepdims=True) + EPSILON) * weight
+    return normed
 
 
 def _rotated(x: NDArray[Any]) -> NDArray[Any]:
@@ -91,9 +91,15 @@ def _head(sizes: Sizes, t: Arrays) -> NDArray[Any]:
     return out
 
 
+def routed(t: Arrays) -> NDArray[Any]:
+    """The expert that each token goes to: [batch, seq]."""
+    chosen: NDArray[Any] = np.argmax(t["x"] @ t["router.weight"].T, axis=-1)
+    return chosen
+
+
 def _moe(sizes: Sizes, t: Arrays) -> NDArray[Any]:
     probabilities = special.softmax(t["x"] @ t["router.weight"].T, axis=-1)
-    chosen = np.argmax(probabilities, axis=-1)
+    chosen = routed(t)
     hidden = np.maximum(np.einsum("bsd,ehd->bseh", t["x"], t["experts.w1"]), 0)
     every = np.einsum("bseh,edh->bsed", hidden, t["experts.w2"])
     one = np.take_along_axis(every, chosen[..., None, None], axis=2)[..., 0, :]

@@ -14,7 +14,7 @@ def _weight(name: str, rows: str, columns: str, split: int | None) -> Tensor:
     roles: list[Role] = ["", ""]
     if split is not None:
         roles[split] = "tensor"
-    return Tensor(name, (rows, columns), tuple(roles), gathered=0)
+    return Tensor(name, (rows, columns), tuple(roles), gathered=True)
 
 
 def _attention(prefix: str) -> tuple[Tensor, ...]:
@@ -27,7 +27,7 @@ def _attention(prefix: str) -> tuple[Tensor, ...]:
 
 
 def _norm(name: str) -> Tensor:
-    return Tensor(name, ("dim",), ("",), gathered=0)
+    return Tensor(name, ("dim",), ("",), gathered=True)
 
 
 _ATTENTION = {"batch": 4, "seq": 8, "dim": 8, "heads": 8, "kv": 4, "head": 2}
@@ -39,9 +39,9 @@ MODELS = {
         {"batch": 4, "dim": 4, "hidden": 8},
         (
             _weight("up.weight", "hidden", "dim", 0),
-            Tensor("up.bias", ("hidden",), ("tensor",), gathered=0),
+            Tensor("up.bias", ("hidden",), ("tensor",), gathered=True),
             _weight("down.weight", "dim", "hidden", 1),
-            Tensor("down.bias", ("dim",), ("",), gathered=0),
+            Tensor("down.bias", ("dim",), ("",), gathered=True),
         ),
         (
             Tensor("x", ("batch", "dim"), ("batch", "")),

@@ -7,6 +7,7 @@ what its parallel plan must cost in `contracts`.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -20,17 +21,17 @@ class Tensor(msgspec.Struct, frozen=True):
     """A parameter, an input or the result of a model.
 
     ``shape``: per dim, the size, a name or a product such as ``heads*head``. ``roles``: per dim.
-    ``gathered``: the dim by which it is sharded where parameters are (FSDP), None for a tensor
-    that never is. ``values``: "real" numbers, or indices below a size by name.
+    ``gathered``: whether it is sharded where parameters are (FSDP). ``values``: "real" numbers,
+    or indices below a size by name.
     """
 
     name: str
     shape: tuple[str, ...]
     roles: tuple[Role, ...]
-    gathered: int | None = None
+    gathered: bool = False
     values: str = "real"
 
-    def sizes(self, sizes: dict[str, int]) -> tuple[int, ...]:
+    def sizes(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """The shape, for the sizes of a model; KeyError for a size that is not there."""
         return tuple(math.prod(sizes[name] for name in one.split("*")) for one in self.shape)
 

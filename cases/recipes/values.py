@@ -36,7 +36,7 @@ def values(tensor: Tensor, sizes: dict[str, int], dtype: str) -> NDArray[Any]:
     if tensor.values != "real":
         indices: NDArray[Any] = ((mixed >> np.uint64(8)) % sizes[tensor.values]).astype(np.int64)
         return indices.reshape(shape)
-    scale = 1 / math.sqrt(shape[-1]) if len(shape) > 1 and tensor.gathered is not None else 1.0
+    scale = 1 / math.sqrt(shape[-1]) if len(shape) > 1 and tensor.gathered else 1.0
     # Short numbers: exact in float32, and a record of them is small.
     short = np.round((mixed.astype(np.float64) / (1 << 31) - 1) * scale * 1024 + 0.25) + 0.5
     if len(shape) == 1:

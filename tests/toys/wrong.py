@@ -1,7 +1,7 @@
 """A framework that is wrong on purpose, in the one way that TOY_WRONG names.
 
 It stands in for torch: its answers are those of a framework that does exactly what is implied,
-with one mistake in the result y.
+with one mistake in the result y, or in a derived mesh.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 import msgspec
 import numpy as np
 
-from adapters.answer import Answer, Collective, Observed
+from adapters.answer import Answer, Collective, Done, Observed
 from adapters.protocol import VERSION, Hello
 from adapters.reference.values import Value, cut
 from cases.arrays import pack, unpack
@@ -47,7 +47,8 @@ class Wrong:
         seen = tuple(
             spoilt(question, one, answer) if one.name == "y" else one for one in answer.seen
         )
-        return msgspec.structs.replace(answer, seen=seen)
+        answer = msgspec.structs.replace(answer, seen=seen)
+        return spoilt_mesh(answer) if question.mesh_steps else answer
 
     def close(self) -> None:
         """Nothing to end."""
@@ -88,6 +89,32 @@ def spoilt(question: Question, y: Observed, answer: Answer) -> Observed:
         case "one rank apart" if question.id == "gather":
             return replace(y, full=(*y.full * 3, pack(np.flip(full, 0))))
     return y
+
+
+def spoilt_mesh(answer: Answer) -> Answer:
+    """What is said of derived meshes with the mistake, where it can be made in it."""
+    replace = msgspec.structs.replace
+    if WRONG == "no refusal" and answer.question == "refusal":
+        made = Observed("m", "int64", (3,), shards=(pack(np.arange(3)),) * 4)
+        return replace(answer, end=Done(), seen=(made,))
+    changes = {
+        "wrong grid": ("n", lambda one: _turned(one)),
+        "wrong group": ("m/a", lambda one: _turned(one)),
+        "wrong coordinate": ("m", lambda one: replace(one, offsets=one.offsets[::-1])),
+        "wrong comparison": ("same", lambda one: replace(one, shards=(pack(np.array(True)),) * 4)),
+    }
+    name, change = changes.get(WRONG, ("", None))
+    if change is None:
+        return answer
+    return replace(
+        answer, seen=tuple(change(one) if one.name == name else one for one in answer.seen)
+    )
+
+
+def _turned(one: Observed) -> Observed:
+    """What the last device sees, turned round."""
+    shards = [unpack(shard) for shard in one.shards or () if shard is not None]
+    return msgspec.structs.replace(one, shards=_packed([*shards[:-1], shards[-1][::-1]]))
 
 
 def _packed(shards: list[Value]) -> tuple[object, ...]:

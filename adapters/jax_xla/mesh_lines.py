@@ -1,0 +1,179 @@
+"""How does JAX spell a mesh that is derived from another? Lines of Python, as text.
+
+JAX has no such thing: a mesh is made whole, and what torch calls a slice is the whole mesh with
+only some of its axes used. So a derived mesh is a `NamedSharding` here: a mesh over all devices,
+and the axes of it that count. Knows no jax.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from cases.grids import homes
+from cases.model import REST, Mesh, MeshStep, Question
+
+Axes = tuple[tuple[str, int], ...]
+
+# Axes of different meshes in one: devices in groups by their index along each, as JAX deals out
+# a row to each index. What they leave open is the first axis. Axes that overlap leave some groups
+# without devices, and NumPy makes no array of those.
+JOINED = f"""
+def joined(*views):
+    axes = [(axis, view.mesh.shape[axis]) for view in views for axis in view.spec]
+    sizes = [size for _, size in axes]
+    rows = [
+        view.devices_indices_map(tuple(view.mesh.shape[axis] for axis in view.spec))
+        for view in views
+    ]
+    at = {{
+        one: tuple(index.start or 0 for row in rows for index in row[one])
+        for one in views[0].mesh.devices.flat
+    }}
+    groups = np.array([[one for one in at if at[one] == where] for where in np.ndindex(*sizes)])
+    names = ({REST!r}, *(axis for axis, _ in axes))
+    kinds = views[0].mesh.axis_types[:1] * len(names)
+    return jax.sharding.Mesh(groups.T.reshape(-1, *sizes), names, axis_types=kinds)
+"""
+
+
+class _View(msgspec.Struct, frozen=True):
+    """A derived mesh: the text of its whole mesh, all axes of that, and those that count."""
+
+    mesh: str
+    axes: Axes
+    counts: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.axes)
+
+
+def source(mesh: Mesh, kind: str) -> str:
+    """A mesh over devices, every axis of ``kind``: Auto or Explicit."""
+    count = mesh.size
+    chosen = f"[:{count}]" if mesh.devices == tuple(range(count)) else f"[{list(mesh.devices)}]"
+    return _made(f"np.array(jax.devices()){chosen}.reshape{mesh.shape!r}", mesh.names, kind)
+
+
+def _made(devices: str, names: tuple[str, ...], kind: str) -> str:
+    kinds = f"(AxisType.{kind},) * {len(names)}"
+    return f"jax.sharding.Mesh({devices}, {names!r}, axis_types={kinds})"
+
+
+def _of(mesh: str, entries: tuple[object, ...]) -> str:
+    return f"NamedSharding({mesh}, P({', '.join(map(repr, entries))}))"
+
+
+def derived(question: Question, kind: str, variables: dict[str, str]) -> list[tuple[str, str]]:
+    """The name and the expression of each mesh step, in order.
+
+    ``variables``: the Python name of each derived mesh; the question's own is ``mesh``. What
+    is wrong is asked of JAX as it stands, as far as it can be said.
+    """
+    found: list[tuple[str, str]] = []
+    made: dict[str, _View] = {}
+    for step in question.mesh_steps:
+        if step.op == "mesh_equal":
+            found.append((step.result, " == ".join(variables[name] for name in step.axes)))
+            continue
+        of, stated = step.params.get("of"), step.params.get("from")
+        base = _View("mesh", question.mesh.axes, question.mesh.names)
+        if isinstance(stated, dict):
+            root = Mesh(tuple(stated.items()), question.mesh.devices)
+            base = _View(source(root, kind), root.axes, root.names)
+        elif isinstance(of, str):
+            base = made[of]
+        text, view = _step(step, base, made, kind, variables[step.result])
+        found.append((step.result, text))
+        if view is not None:
+            made[step.result] = view
+    return found
+
+
+def _step(
+    step: MeshStep, base: _View, made: dict[str, _View], kind: str, variable: str
+) -> tuple[str, _View | None]:
+    """The expression of a step; and what it makes, None where it can make nothing."""
+    match step.op:
+        case "mesh_unflatten":
+            return _unflatten(step, base, kind, variable)
+        case "mesh_flatten":
+            return _flatten(step, base, kind, variable)
+    parts: list[_View] = []
+    for axis in step.axes:
+        # A flattened axis goes by the name of the step that made it.
+        part = made.get(axis, base) if step.op == "mesh_concatenate" else base
+        if axis not in base.names and axis in made and made[axis].counts == (axis,):
+            part = made[axis]
+        counts = part.counts if step.op == "mesh_concatenate" and axis in made else (axis,)
+        parts.append(_View(part.mesh, part.axes, counts))
+    names = tuple(name for part in parts for name in part.counts)
+    for one in (base, *parts):
+        alone = all(part.mesh == one.mesh for part in parts)
+        if alone or (step.op == "mesh_slice" and set(names) <= set(one.names)):
+            return _of(one.mesh, names), _View(one.mesh, one.axes, names)
+    sizes = {name: size for part in parts for name, size in part.axes}
+    axes = tuple((name, sizes.get(name, 1)) for name in names)
+    rest = math.prod(size for _, size in base.axes) // max(1, math.prod(s for _, s in axes))
+    views = ", ".join(_of(part.mesh, part.counts) for part in parts)
+    text = _of(f"joined({views})", names)
+    return text, _View(f"{variable}.mesh", ((REST, rest), *axes), names)
+
+
+def _flatten(step: MeshStep, base: _View, kind: str, variable: str) -> tuple[str, _View | None]:
+    if len(set(step.axes)) < len(step.axes) or not set(step.axes) <= set(base.names):
+        return _of(base.mesh, (step.axes,)), None
+    places = [base.names.index(axis) for axis in step.axes]
+    size = math.prod(base.axes[place][1] for place in places)
+    rest = [place for place in range(len(base.axes)) if place not in places]
+    first = len(rest)
+    if places == list(range(places[0], places[0] + len(places))):
+        # Neighbours in order become one where they are, and devices keep their order.
+        first = places[0]
+    kept: list[tuple[str, int]] = [base.axes[place] for place in rest]
+    if step.result in dict(kept):
+        # No mesh has two axes of a name, so that the other axes go without theirs.
+        first, kept = len(rest), [(REST, math.prod(n for _, n in kept))]
+    order = [*rest[:first], *places, *rest[first:]]
+    turned = "" if order == sorted(order) else f".transpose{tuple(order)!r}"
+    axes = (*kept[:first], (step.result, size), *kept[first:])
+    devices = f"{base.mesh}.devices{turned}.reshape{tuple(n for _, n in axes)!r}"
+    text = _of(_made(devices, tuple(name for name, _ in axes), kind), (step.result,))
+    return text, _View(f"{variable}.mesh", axes, (step.result,))
+
+
+def _unflatten(step: MeshStep, base: _View, kind: str, variable: str) -> tuple[str, _View | None]:
+    inner = step.params["axes"]
+    assert isinstance(inner, dict)
+    (axis,) = step.axes
+    if axis not in base.names:
+        return _of(base.mesh, (axis,)), None
+    axes: list[tuple[str, int]] = []
+    for one in base.axes:
+        axes += inner.items() if one[0] == axis else [one]
+    names = tuple(name for name, _ in axes)
+    counts = tuple(
+        name for one in base.counts for name in (tuple(inner) if one == axis else (one,))
+    )
+    devices = f"{base.mesh}.devices.reshape{tuple(size for _, size in axes)!r}"
+    return _of(_made(devices, names, kind), counts), _View(f"{variable}.mesh", tuple(axes), counts)
+
+
+def places(question: Question, own: dict[Mesh, str], variables: dict[str, str]) -> dict[str, str]:
+    """The text of the mesh that each input and result lies on.
+
+    ``own``: the Python names of the question's mesh and of inputs' own.
+    """
+    on = homes(question)
+    found = {
+        given.name: f"{variables[given.view]}.mesh" if given.view else own[on[given.name]]
+        for given in question.inputs
+    }
+    for step in question.steps:
+        first = next((arg for arg in step.args if isinstance(arg, str)), None)
+        view = step.params.get("view")
+        home = "mesh" if first is None else found[first]
+        found[step.result] = f"{variables[view]}.mesh" if isinstance(view, str) else home
+    return found

@@ -1,0 +1,1 @@
+"""Recipes in JAX: pure functions, shardings on data, parameters and activations, one jit."""

@@ -1,0 +1,168 @@
+"""What does each model compute, in JAX? Pure functions of arrays by name.
+
+The same functions run sharded and on one device: where activations lie, and what passes between
+devices by hand, comes in as `Moves`. Refuses to know meshes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import jax
+import jax.numpy as jnp
+import msgspec
+
+from cases.recipes import MODELS
+
+Arrays = Mapping[str, jax.Array]
+Sizes = Mapping[str, int]
+Rooms = Callable[[jax.Array], jax.Array]
+
+EPSILON = 1e-5
+# Base of the rotary angles, as Llama 3 has it.
+THETA = 500000.0
+
+
+def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    """Causal attention of queries [b, s, heads, head] over keys and values [b, s, kv, head].
+
+    Query head h attends to key head h // (heads / kv).
+    """
+    batch, seq, kv, head = k.shape
+    grouped = q.reshape(batch, seq, kv, -1, head)
+    scores = jnp.einsum("bqngh,bknh->bngqk", grouped, k) / head**0.5
+    scores = jnp.where(jnp.tril(jnp.ones((seq, seq), bool)), scores, -jnp.inf)
+    mixed = jnp.einsum("bngqk,bknh->bqngh", jax.nn.softmax(scores, axis=-1), v)
+    return mixed.reshape(q.shape)
+
+
+def _here(rooms: jax.Array) -> jax.Array:
+    return rooms
+
+
+def experts(
+    x: jax.Array,
+    router: jax.Array,
+    w1: jax.Array,
+    w2: jax.Array,
+    send: Rooms = _here,
+    fetch: Rooms = _here,
+) -> jax.Array:
+    """What each token's expert makes of it, times its probability: x [b, s, dim], as the result.
+
+    Tokens are put into rooms [expert, place, dim] with a place for each, so that none is
+    dropped: GShard's dispatch (arXiv 2006.16668), its capacity the number of tokens. ``send``
+    gives rooms [expert here, place, dim] to the experts ``w1`` [expert here, hidden, dim] and
+    ``w2`` [expert here, dim, hidden]; ``fetch`` undoes it.
+    """
+    tokens = x.reshape(-1, x.shape[-1])
+    probabilities = jax.nn.softmax(_linear(tokens, router), axis=-1)
+    chosen = jnp.argmax(probabilities, axis=-1)
+    mask = jax.nn.one_hot(chosen, len(router), dtype=jnp.int32)
+    place = jnp.sum(jnp.cumsum(mask, axis=0) * mask, axis=-1) - 1
+    rooms = send(jnp.zeros((len(router), *tokens.shape), x.dtype).at[chosen, place].set(tokens))
+    hidden = jax.nn.relu(jnp.einsum("ecd,ehd->ech", rooms, w1))
+    rooms = fetch(jnp.einsum("ech,edh->ecd", hidden, w2))
+    gate = jnp.take_along_axis(probabilities, chosen[:, None], axis=-1)
+    return (rooms[chosen, place] * gate).reshape(x.shape)
+
+
+def _anywhere(x: jax.Array, name: str) -> jax.Array:
+    return x
+
+
+class Moves(msgspec.Struct, frozen=True):
+    """What a parallel plan adds to a model; as it stands, nothing: everything is on one device.
+
+    ``at``: an activation, where it should lie by its name in `placing.ACTIVATIONS`. ``attend``
+    and ``experts``: as the functions of that name.
+    """
+
+    at: Callable[[jax.Array, str], jax.Array] = _anywhere
+    attend: Callable[[jax.Array, jax.Array, jax.Array], jax.Array] = attend
+    experts: Callable[[jax.Array, jax.Array, jax.Array, jax.Array], jax.Array] = experts
+
+
+def forward(model: str, sizes: Sizes, moves: Moves, t: Arrays) -> jax.Array:
+    """The result ``out`` for parameters and inputs by name."""
+    return _FORWARD[model](sizes, moves, t)
+
+
+def loss(model: str, t: Arrays, out: jax.Array) -> jax.Array:
+    """The scalar that is differentiated, of ``out``."""
+    # Losses are taken of at least float32.
+    out = out.astype(jnp.promote_types(out.dtype, jnp.float32))
+    if MODELS[model].loss == "squares":
+        return jnp.mean(jnp.square(out - t["target"]))
+    # A one-hot contraction, as in MaxText: of logits split by the vocabulary, each device finds
+    # what it has, and nothing is gathered.
+    wanted = jax.nn.one_hot(t["labels"], out.shape[-1], dtype=out.dtype)
+    return jnp.mean(jax.nn.logsumexp(out, axis=-1) - jnp.sum(wanted * out, axis=-1))
+
+
+def _linear(x: jax.Array, weight: jax.Array) -> jax.Array:
+    """Of a weight [out, in]."""
+    return jnp.einsum("...i,oi->...o", x, weight)
+
+
+def _mlp(sizes: Sizes, moves: Moves, t: Arrays) -> jax.Array:
+    hidden = moves.at(_linear(t["x"], t["up.weight"]) + t["up.bias"], "row_hidden")
+    return moves.at(_linear(jax.nn.relu(hidden), t["down.weight"]) + t["down.bias"], "row")
+
+
+def _norm(x: jax.Array, weight: jax.Array) -> jax.Array:
+    scale = jax.lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + EPSILON)
+    return x * scale * weight
+
+
+def _rotated(x: jax.Array) -> jax.Array:
+    """Of [b, s, heads, head]: each head's halves rotated by angles that grow with place."""
+    half = x.shape[-1] // 2
+    # Places up to thousands have no room in bfloat16.
+    wide = jnp.promote_types(x.dtype, jnp.float32)
+    rates = THETA ** (-jnp.arange(half, dtype=wide) / half)
+    angles = (jnp.arange(x.shape[1], dtype=wide)[:, None] * rates)[:, None, :]
+    cos, sin = jnp.cos(angles).astype(x.dtype), jnp.sin(angles).astype(x.dtype)
+    one, other = jnp.split(x, 2, axis=-1)
+    return jnp.concatenate([one * cos - other * sin, other * cos + one * sin], axis=-1)
+
+
+def _attention(sizes: Sizes, moves: Moves, t: Arrays, x: jax.Array, prefix: str = "") -> jax.Array:
+    def projected(name: str) -> jax.Array:
+        y = _linear(x, t[f"{prefix}{name}.weight"])
+        return moves.at(y.reshape(*x.shape[:2], -1, sizes["head"]), "queries")
+
+    q, k, v = projected("wq"), projected("wk"), projected("wv")
+    mixed = moves.at(moves.attend(_rotated(q), _rotated(k), v), "queries")
+    out = _linear(mixed.reshape(*x.shape[:2], -1), t[f"{prefix}wo.weight"])
+    return moves.at(out, "residual")
+
+
+def _block(sizes: Sizes, moves: Moves, t: Arrays) -> jax.Array:
+    def weighted(x: jax.Array, name: str, at: str) -> jax.Array:
+        return moves.at(_linear(x, t[f"feed_forward.{name}.weight"]), at)
+
+    n = moves.at(_norm(t["x"], t["attention_norm.weight"]), "normed")
+    h = t["x"] + _attention(sizes, moves, t, n, "attention.")
+    n = moves.at(_norm(h, t["ffn_norm.weight"]), "normed")
+    hidden = jax.nn.silu(weighted(n, "w1", "hidden")) * weighted(n, "w3", "hidden")
+    return h + weighted(hidden, "w2", "residual")
+
+
+def _head(sizes: Sizes, moves: Moves, t: Arrays) -> jax.Array:
+    h = moves.at(jnp.take(t["tok_embeddings.weight"], t["tokens"], axis=0), "residual")
+    n = moves.at(_norm(h, t["norm.weight"]), "normed")
+    return moves.at(_linear(n, t["output.weight"]), "logits")
+
+
+def _moe(sizes: Sizes, moves: Moves, t: Arrays) -> jax.Array:
+    return moves.experts(t["x"], t["router.weight"], t["experts.w1"], t["experts.w2"])
+
+
+_FORWARD: dict[str, Callable[[Sizes, Moves, Arrays], jax.Array]] = {
+    "mlp": _mlp,
+    "attention": lambda sizes, moves, t: _attention(sizes, moves, t, t["x"]),
+    "block": _block,
+    "head": _head,
+    "moe": _moe,
+}

@@ -1,0 +1,138 @@
+"""What is one training step of a recipe, as a function for one ``jax.jit``?
+
+Forward, loss, gradients and plain gradient descent, with the shardings of what goes in and comes
+out. Takes arrays, or shapes alone. Refuses to know how it is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import jax
+import msgspec
+from jax.sharding import AxisType, NamedSharding
+
+from adapters.jax_xla import arrays
+from adapters.jax_xla.recipes import mapped, models, placing
+from cases.arrays import numpy_dtype
+from cases.model import Layout, Mesh
+from cases.recipes import MODELS, Row
+from cases.recipes.layouts import data, observed, parameter
+from cases.recipes.values import RATE
+
+Function = Callable[[models.Arrays], dict[str, jax.Array]]
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A training step on a mesh.
+
+    ``function`` takes parameters and inputs by name, which lie as ``arguments`` says, and
+    returns the rest of `observed` by name: to be jitted with ``results`` as its out_shardings,
+    None where the compiler's own is to be seen.
+    """
+
+    function: Function
+    arguments: dict[str, NamedSharding]
+    results: dict[str, NamedSharding | None]
+
+
+def sharded(row: Row, sizes: Mapping[str, int], mesh: Mesh) -> Step:
+    """The step of ``row`` on a mesh, natively: the compiler finds what to send, from shardings.
+
+    Parameters' gradients and next values are asked for where the parameters are, the rest
+    follows from the activations. Where parameters are sharded, the backward pass has of the
+    forward's what is named (`placing.kept`) and gathers them again, as FSDP does.
+    """
+    model = MODELS[row.model]
+    there = arrays.jax_mesh(mesh, AxisType.Auto)
+    layouts = {one.name: parameter(row, one, sizes, mesh) for one in model.parameters}
+    layouts |= {one.name: data(row, one) for one in model.inputs}
+    arguments = {
+        name: NamedSharding(there, arrays.spec(layout)) for name, layout in layouts.items()
+    }
+    moves = _moves(row, there, arguments)
+    used = {
+        one.name: NamedSharding(there, arrays.spec(_without(layouts[one.name], row.shard)))
+        for one in model.parameters
+        if row.shard
+    }
+
+    def forward(t: models.Arrays) -> jax.Array:
+        gathered = {
+            name: placing.gathered(t[name], sharding, arguments[name])
+            for name, sharding in used.items()
+        }
+        return models.forward(row.model, sizes, moves, {**t, **gathered})
+
+    # MaxText's default policy gathers again too, but computes everything again.
+    kept = jax.checkpoint(forward, policy=placing.kept) if row.shard else forward
+    names = [name for name in observed(row) if name not in arguments]
+    results = {name: arguments.get(name.partition("/")[2]) for name in names}
+    return Step(_step(row.model, kept), arguments, results)
+
+
+def plain(model: str, sizes: Mapping[str, int]) -> Function:
+    """The step of any recipe of ``model`` on one device: no meshes, no shardings."""
+
+    def forward(t: models.Arrays) -> jax.Array:
+        return models.forward(model, sizes, models.Moves(), t)
+
+    return _step(model, forward)
+
+
+def structs(
+    row: Row, sizes: dict[str, int], dtype: str, step: Step
+) -> dict[str, jax.ShapeDtypeStruct]:
+    """What ``step.function`` is given where there is no data: shapes, dtypes and shardings."""
+    model = MODELS[row.model]
+    return {
+        one.name: jax.ShapeDtypeStruct(
+            one.sizes(sizes),
+            numpy_dtype(dtype if one.values == "real" else "int64"),
+            sharding=step.arguments[one.name],
+        )
+        for one in (*model.parameters, *model.inputs)
+    }
+
+
+def _without(layout: Layout, axes: tuple[str, ...]) -> Layout:
+    """The layout, gathered along ``axes``."""
+    return Layout(tuple(tuple(one for one in dim if one not in axes) for dim in layout.dims))
+
+
+def _moves(row: Row, mesh: jax.sharding.Mesh, arguments: dict[str, NamedSharding]) -> models.Moves:
+    def at(x: jax.Array, name: str) -> jax.Array:
+        return placing.placed(x, name, row, mesh)
+
+    def gathered(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+        return models.attend(q, at(k, "keys"), at(v, "keys"))
+
+    attend: mapped.Attend = gathered
+    if row.name == "attention-ring":
+        (axis,) = placing.rules(row)["length"]
+        attend = mapped.ring(mesh, axis, placing.spec(row, "queries"))
+    experts: mapped.Experts = models.experts
+    if row.expert:
+        specs = [arguments[one].spec for one in ("x", "router.weight", "experts.w1")]
+        experts = mapped.experts(mesh, row.expert, *specs)
+    return models.Moves(at, attend, experts)
+
+
+def _step(model: str, forward: Callable[[models.Arrays], jax.Array]) -> Function:
+    parameters = [one.name for one in MODELS[model].parameters]
+    chosen = parameters + [one.name for one in MODELS[model].inputs if one.name == "x"]
+
+    def step(t: models.Arrays) -> dict[str, jax.Array]:
+        def objective(moving: models.Arrays) -> tuple[jax.Array, jax.Array]:
+            every = {**t, **moving}
+            out = forward(every)
+            return models.loss(model, every, out), out
+
+        moving = {name: t[name] for name in chosen}
+        (loss, out), grads = jax.value_and_grad(objective, has_aux=True)(moving)
+        # So that a collective of the optimiser's says so in its name.
+        with jax.named_scope("update"):
+            new = {f"new/{name}": t[name] - RATE * grads[name] for name in parameters}
+        return {"out": out, "loss": loss, **{f"grad/{name}": grads[name] for name in chosen}, **new}
+
+    return step

@@ -1,0 +1,53 @@
+"""What does each device see of a derived mesh? By index arithmetic on the axes of the world.
+
+In the form that frameworks answer in: of mesh m its grid, with the coordinate as the offset, and
+as m/a the group along axis a, all by position of the question's mesh.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from adapters.answer import Observed
+from cases.arrays import pack
+from cases.grids import Grid, derived, equal
+from cases.model import Question
+
+# Every subject's answer is held against it.
+_kept: deque[tuple[Question, tuple[Observed, ...]]] = deque(maxlen=1)
+
+
+def observe(question: Question) -> tuple[Observed, ...]:
+    """Everything that the mesh steps of a question make; a step that is wrong makes nothing."""
+    for kept, seen in _kept:
+        if kept is question:
+            return seen
+    seen = _observe(question)
+    _kept.append((question, seen))
+    return seen
+
+
+def _observe(question: Question) -> tuple[Observed, ...]:
+    made = derived(question.mesh, question.mesh_steps)
+    found: list[Observed] = []
+    for step in question.mesh_steps:
+        if step.op == "mesh_equal":
+            same = pack(np.asarray(equal(step, made)))
+            found.append(Observed(step.result, "bool", (), shards=(same,) * question.mesh.size))
+        elif step.result in made:
+            found += _seen(step.result, made[step.result], question.mesh.devices)
+    return tuple(found)
+
+
+def _seen(name: str, view: Grid, devices: tuple[int, ...]) -> list[Observed]:
+    shape, ids = view.mesh.shape, np.array(devices, np.int64)
+    positions = range(len(devices))
+    grids = tuple(pack(ids[list(view.seen(position))].reshape(shape)) for position in positions)
+    where = tuple(view.coordinate(position) for position in positions)
+    found = [Observed(name, "int64", shape, shards=grids, offsets=where)]
+    for axis, lines in view.axes.items():
+        groups = tuple(pack(ids[list(lines[position])]) for position in positions)
+        found.append(Observed(f"{name}/{axis}", "int64", groups[0].shape, shards=groups))
+    return found

@@ -1,0 +1,106 @@
+"""What is right about a recipe? Its values by NumPy, and some elements of every gradient.
+
+A gradient of each parameter's every element by differences would take minutes for models that
+frameworks differentiate in milliseconds. A few elements of each are held against differences,
+and all of them, by what judges, against the frameworks' own unsharded steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adapters.reference.gradient import gradient, slope_at
+from cases.model import Question
+from cases.recipes import MODELS, row_of, sizes_of
+from cases.recipes.layouts import observed
+from cases.recipes.meaning import forward, loss, routed
+from cases.recipes.values import all_values
+
+# Elements of each tensor whose slope is taken.
+SAMPLED = 6
+
+Slopes = dict[str, dict[tuple[int, ...], float]]
+
+
+def values(question: Question) -> dict[str, NDArray[Any]]:
+    """Parameters, inputs, ``out`` and ``loss`` of a question's recipe, unsharded."""
+    return dict(_values(*_key(question)))
+
+
+def slopes(question: Question) -> Slopes:
+    """``grad/…`` of each tensor that has one: the slope of the loss by `SAMPLED` elements of it."""
+    model, sizes, dtype = _key(question)
+    return {
+        f"grad/{name}": _slopes(model, sizes, dtype, name)
+        for one in observed(row_of(question))
+        if (name := one.removeprefix("grad/")) != one
+    }
+
+
+def arrivals(question: Question) -> int | None:
+    """Tokens at the experts of the device that gets most of them; None without data or experts."""
+    row, sizes = row_of(question), sizes_of(question)
+    if not row.expert or question.mode == "plan":
+        return None
+    groups = question.mesh[row.expert]
+    chosen = routed(values(question)) * groups // sizes["experts"]
+    return int(np.bincount(chosen.ravel(), minlength=groups).max())
+
+
+def gradients(question: Question) -> dict[str, NDArray[Any]]:
+    """As `slopes`, by every element: seconds for the smallest models."""
+    model, sizes, dtype = _key(question)
+    found = {}
+    for name in slopes(question):
+        tensor = name.removeprefix("grad/")
+        found[tensor] = _whole_slope(model, sizes, dtype, tensor)
+    return found
+
+
+def _key(question: Question) -> tuple[str, tuple[tuple[str, int], ...], str]:
+    assert question.recipe is not None
+    sizes = tuple(sizes_of(question).items())
+    return row_of(question).model, sizes, question.recipe.dtype
+
+
+@lru_cache(maxsize=32)
+def _values(model: str, sizes: tuple[tuple[str, int], ...], dtype: str) -> dict[str, NDArray[Any]]:
+    tensors = all_values(model, dict(sizes), dtype)
+    out = forward(model, dict(sizes), tensors)
+    return {**tensors, MODELS[model].out.name: out, "loss": loss(model, dict(sizes), tensors, out)}
+
+
+@lru_cache(maxsize=256)
+def _slopes(
+    model: str, sizes: tuple[tuple[str, int], ...], dtype: str, name: str
+) -> dict[tuple[int, ...], float]:
+    moved, at = _loss_by(model, dict(sizes), dtype, name)
+    # Spread over the tensor, the first and the last among them.
+    flat = sorted({round(place) for place in np.linspace(0, at.size - 1, SAMPLED)})
+    indices = [tuple(int(i) for i in np.unravel_index(place, at.shape)) for place in flat]
+    return {index: slope_at(moved, at, index) for index in indices}
+
+
+@lru_cache(maxsize=256)
+def _whole_slope(
+    model: str, sizes: tuple[tuple[str, int], ...], dtype: str, name: str
+) -> NDArray[Any]:
+    return gradient(*_loss_by(model, dict(sizes), dtype, name))
+
+
+def _loss_by(
+    model: str, sizes: dict[str, int], dtype: str, name: str
+) -> tuple[Callable[[NDArray[Any]], NDArray[Any]], NDArray[Any]]:
+    """The loss as a function of one tensor, and that tensor."""
+    tensors = all_values(model, sizes, dtype)
+
+    def moved(value: NDArray[Any]) -> NDArray[Any]:
+        others = {**tensors, name: value}
+        return loss(model, sizes, others, forward(model, sizes, others))
+
+    return moved, tensors[name]

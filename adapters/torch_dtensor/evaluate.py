@@ -1,0 +1,324 @@
+"""What comes of the lines of a task on one rank? Meshes, inputs, steps, full tensors, in order.
+
+Knows neither whether the world around it is real or fake, nor what other ranks see, nor whether
+anything is right.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from types import CodeType
+from typing import Any, Protocol
+
+import msgspec
+import torch
+import torch.nn.functional as F
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+from torch.distributed.tensor.experimental import local_map
+from torch.distributed.tensor.parallel import loss_parallel
+from torch.distributed.tensor.placement_types import _StridedShard
+
+from adapters.answer import Collective
+from adapters.torch_dtensor.layouts import layout_of, mesh_of, shard_order
+from adapters.torch_dtensor.ops import CONTEXTS, mesh_source
+from adapters.torch_dtensor.recipes.step import Source, Step
+from adapters.torch_dtensor.recorder import Axes, GroupAxes
+from adapters.torch_dtensor.wire import Data, Home, Line, Raised, Task
+from cases.model import Foreign, Layout, Mesh
+from cases.recipes.form import PASSES
+
+# Every name that a line may use beside those of the program.
+NAMES: dict[str, Any] = {
+    "torch": torch,
+    "F": F,
+    "DeviceMesh": DeviceMesh,
+    "DTensor": DTensor,
+    "Partial": Partial,
+    "Replicate": Replicate,
+    "Shard": Shard,
+    "_StridedShard": _StridedShard,
+    "distribute_tensor": distribute_tensor,
+    "local_map": local_map,
+    "loss_parallel": loss_parallel,
+}
+_LINE = "<line>"
+
+
+@lru_cache(maxsize=65536)
+def _compiled(source: str) -> CodeType:
+    return compile(source, _LINE, "eval")
+
+
+class Recording(Protocol):
+    """Whatever notes the collectives that this process fires."""
+
+    def take(self, axes: Axes) -> tuple[Collective, ...]:
+        """Those since the last call."""
+        ...
+
+
+class Place(Source, Protocol):
+    """Where lines are evaluated: the world that a rank is in, and who hears of it."""
+
+    def at(self, place: int) -> None:
+        """How far the rank has come in a task: -1 at the end."""
+        ...
+
+    def given(self, data: Data, position: int) -> torch.Tensor:
+        """The global tensor of an input, or that of one position."""
+        ...
+
+    def raised(self, raised: Raised) -> None:
+        """Something was raised. To return is to go on with what comes after."""
+        ...
+
+
+class Run:
+    """What has come of one task so far."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, Any] = dict(NAMES)
+        self.values: dict[str, Any] = {}
+        self.fulls: dict[str, torch.Tensor] = {}
+        self.collectives: dict[str, tuple[Collective, ...]] = {}
+        self.full_collectives: dict[str, tuple[Collective, ...]] = {}
+        self.fired: list[Collective] = []
+        self.complaints: list[str] = []
+        self.axes: Callable[[str], tuple[tuple[str, ...], int]] = nowhere
+        self.homes: dict[str, Home] = {}
+        self.step: Step | None = None
+        self.program: list[Collective] = []
+        self.failed = False
+        self.place = -1
+
+
+class Evaluation:
+    """The lines of tasks, evaluated on rank ``number`` of a world. Keeps the world's meshes."""
+
+    def __init__(self, number: int, recorder: Recording, place: Place):
+        self._number = number
+        self._recorder = recorder
+        self._place = place
+        self._meshes: dict[Mesh, DeviceMesh] = {}
+        self._models: dict[DeviceMesh, Mesh] = {}
+        self._axes: dict[Any, GroupAxes] = {}
+        self._of_views: dict[str, GroupAxes] = {}
+        self._layouts: dict[Any, Layout | Foreign] = {}
+        self._offsets: dict[Any, tuple[int, ...]] = {}
+
+    def make_meshes(self, task: Task, run: Run) -> None:
+        """Make every mesh, in or out of it: a group is made by all ranks of the world."""
+        run.homes = {home.name: home for home in task.homes}
+        for variable, mesh in task.meshes:
+            if mesh not in self._meshes:
+                source = mesh_source(mesh)
+                made = self._attempt(run, variable, lambda: eval(_compiled(source), dict(NAMES)))  # noqa: B023
+                if run.failed:
+                    return
+                self._meshes[mesh] = made
+            else:
+                self.at(run)
+            run.names[variable] = self._meshes[mesh]
+        self.derive(task, "", run)
+        if run.failed:
+            return
+        known = ((task.mesh, "mesh"), *((mesh, name) for name, mesh in task.meshes[1:]))
+        # Where meshes are derived, this world has no other task.
+        key = tuple(mesh for mesh, _ in known)
+        if key not in self._axes:
+            groups = [(mesh, _groups(run.names[name])) for mesh, name in known]
+            self._axes[key] = GroupAxes(self._number, groups)
+        run.axes = self._axes[key]
+        if task.recipe is not None:
+            run.step = Step(task.recipe, task.mesh, self._number, run.names["mesh"], self._place)
+
+    def alone(self, task: Task, run: Run) -> None:
+        """The step of a recipe's plain module, on this device alone."""
+        self._train(task, run, ("plain",))
+
+    def place(self, task: Task, run: Run) -> None:
+        """Make every input, or the module of a recipe."""
+        self._train(task, run, ("place",))
+        for data in task.inputs:
+            if not run.failed:
+                home = task.home(data.line.name)
+                devices = (home.mesh if home else dict(task.meshes)[data.where]).devices
+                position = 0
+                if data.per_device and self._number in devices:
+                    position = devices.index(self._number)
+                run.names[data.line.variable] = self._place.given(data, position)
+            self.lines((data.line,), run)
+            self.derive(task, data.line.name, run)
+
+    def evaluate(self, task: Task, run: Run) -> None:
+        """Evaluate every step, or the passes of a recipe."""
+        self._train(task, run, PASSES)
+        if run.step is not None:
+            run.step.close()
+        region: Any = contextlib.nullcontext()
+        if task.context:
+            region = eval(_compiled(CONTEXTS[task.context]), run.names)
+        with region:
+            for line in task.steps:
+                self.lines((line,), run)
+                self.derive(task, line.name, run)
+
+    def _train(self, task: Task, run: Run, phases: Iterable[str]) -> None:
+        """Some of a recipe's `PHASES`, as far as none fails. Nothing where there is no recipe."""
+        for phase in phases if run.step is not None else ():
+            if run.failed or (phase == "plain" and not task.whole):
+                self.at(run)
+                continue
+            shown = self._attempt(run, phase, getattr(run.step, phase))
+            if not run.failed:
+                run.values |= shown
+                fired = self.take(run)
+                if phase in PASSES:
+                    # What is gathered anew during backward is backward's, whoever asks for it.
+                    run.program += [msgspec.structs.replace(one, pass_=phase) for one in fired]
+
+    def derive(self, task: Task, after: str, run: Run) -> None:
+        """Derive the meshes that wait for the input or result ``after``; "" for the others."""
+        with self._place.bare():
+            self.lines(task.late(after), run)
+
+    def lines(self, lines: Iterable[Line], run: Run) -> None:
+        """Evaluate lines in order, as far as none fails."""
+        for line in lines:
+            if run.failed:
+                self.at(run)
+                continue
+            code = line.source
+            value = self._attempt(run, line.name, lambda: eval(_compiled(code), run.names))  # noqa: B023
+            if not run.failed:
+                run.names[line.variable] = run.values[line.name] = value
+                run.collectives[line.name] = self.take(run, line.name)
+
+    def materialise(self, task: Task, run: Run) -> None:
+        """Full tensors of what is checked, after the whole program: they change nothing then."""
+        failed, run.failed = run.failed, False
+        for name in task.check:
+            value = run.values.get(name)
+            if isinstance(value, DTensor):
+                full = self._attempt(run, f"{name}/full", value.full_tensor)
+                fired = self.take(run, name)
+                if full is not None:
+                    run.fulls[name] = full
+                    # Only for the report, of what a training step would leave where it is.
+                    if task.recipe is None:
+                        run.full_collectives[name] = fired
+            else:
+                self.at(run)
+                if name in task.whole and isinstance(value, torch.Tensor):
+                    run.fulls[name] = value
+        run.failed = failed
+
+    def model(self, mesh: DeviceMesh) -> Mesh:
+        """Axes and devices of a mesh."""
+        if mesh not in self._models:
+            self._models[mesh] = mesh_of(mesh)
+        return self._models[mesh]
+
+    def layout(self, value: DTensor, mesh: Mesh) -> Layout | Foreign:
+        """The layout that a DTensor on ``mesh`` reports."""
+        order = shard_order(value)
+        key = (value.placements, order, mesh, value.ndim)
+        if key not in self._layouts:
+            self._layouts[key] = layout_of(*key)
+        return self._layouts[key]
+
+    def offset(self, name: str, value: DTensor, mesh: Mesh, run: Run) -> tuple[int, ...] | None:
+        """Where torch says that this rank's shard begins; None, with a complaint, if it raises."""
+        key = (value.placements, mesh, value.shape)
+        if key not in self._offsets:
+            try:
+                _, self._offsets[key] = compute_local_shape_and_global_offset(
+                    value.shape, value.device_mesh, value.placements
+                )
+            # Whatever torch raises here is its word on offsets.
+            except Exception as error:
+                run.complaints.append(f"no offset of {name}: {type(error).__name__}: {error}")
+                return None
+        return self._offsets[key]
+
+    def take(self, run: Run, name: str = "") -> tuple[Collective, ...]:
+        """The collectives since the last call, by the axes of the mesh that ``name`` lies on."""
+        home = run.homes.get(name)
+        fired = self._recorder.take(self._along(home, run) if home else run.axes)
+        run.fired += fired
+        return fired
+
+    def _along(self, home: Home, run: Run) -> GroupAxes:
+        """What groups mean on a derived mesh, with which a world has no other task."""
+        if home.variable not in self._of_views:
+            groups = _groups(run.names[home.variable])
+            # The devices that see other meshes are along an axis without groups.
+            lead = [""] * (len(home.mesh.axes) - len(groups))
+            self._of_views[home.variable] = GroupAxes(self._number, [(home.mesh, lead + groups)])
+        return self._of_views[home.variable]
+
+    def at(self, run: Run, *, last: bool = False) -> None:
+        """Leave word of how far this rank has come."""
+        run.place = -1 if last else run.place + 1
+        self._place.at(run.place)
+
+    def _attempt(self, run: Run, place: str, what: Callable[[], Any]) -> Any:
+        """What it gives. If it raises: tell whoever hears of it, and give None."""
+        self.at(run)
+        try:
+            return what()
+        # Whatever the framework raises is its answer.
+        except Exception as error:
+            run.failed = True
+            halfway = bool(self.take(run))
+            raised = Raised(
+                type(error).__name__,
+                _first_line(error),
+                place,
+                _is_missing(error),
+                tuple(run.fired),
+                halfway,
+            )
+            # Frames hold tensors, and groups in use.
+            traceback.clear_frames(error.__traceback__)
+        self._place.raised(raised)
+        return None
+
+
+def nowhere(group: str) -> tuple[tuple[str, ...], int]:
+    """Of groups nothing is known yet."""
+    return (), 0
+
+
+def _groups(mesh: DeviceMesh) -> list[str]:
+    """Names of the groups that this rank is in, axis by axis; none outside the mesh."""
+    if mesh.get_coordinate() is None:
+        return []
+    return [str(group.group_name) for group in mesh.get_all_groups()]
+
+
+def _first_line(error: Exception) -> str:
+    """The first line of its text; for a bare assertion, which function it failed in."""
+    where = traceback.extract_tb(error.__traceback__)[-1].name
+    lines = filter(None, map(str.strip, str(error).splitlines()))
+    return next(lines, f"(no text; raised in {where})")
+
+
+def _is_missing(error: Exception) -> bool:
+    """Whether a line named something that this release of torch does not have.
+
+    Then it was raised by the line itself, or by a module's ``__getattr__`` called from it,
+    not inside anything that the line called.
+    """
+    if not isinstance(error, AttributeError | ImportError):
+        return False
+    frames = list(traceback.extract_tb(error.__traceback__))
+    files = [frame.filename for frame in frames]
+    if _LINE not in files:
+        return False
+    return all(frame.name == "__getattr__" for frame in frames[files.index(_LINE) + 1 :])

@@ -1,0 +1,1 @@
+"""Small models under parallel plans, as a user of torch writes them. See `cases.recipes`."""

@@ -1,0 +1,162 @@
+"""How does a plain module become a parallel one? By what each mesh axis is for.
+
+Tensor parallelism first, then experts, then sequence, then data parallelism: as torchtitan
+applies them. Which axis is for what is a recipe's row; how a module's parts are laid out along
+the tensor axis is the table `PLANS`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+
+import torch
+from torch import nn
+from torch.distributed._composable.replicate_with_fsdp import replicate
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.experimental import _attention, context_parallel
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    ParallelStyle,
+    PrepareModuleInput,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
+from torch.distributed.tensor.placement_types import Placement
+
+from adapters.torch_dtensor.recipes.models import CausalMix
+from adapters.torch_dtensor.recipes.styles import ExpertParallel, GatheredKeys, Whole
+from cases.recipes import Row
+
+Plan = dict[str, ParallelStyle]
+
+# How a module's parts are laid out along the tensor axis, by model; "" is the module itself. The
+# argument is how activations lie between the parts: Replicate, or Shard(1) of sequence parallelism.
+PLANS: dict[str, Callable[[Placement], Plan]] = {
+    "mlp": lambda kept: {"up": ColwiseParallel(), "down": RowwiseParallel()},
+    "attention": lambda kept: {
+        # One relayout for wq, wk and wv together, both ways.
+        "": PrepareModuleInput(
+            input_layouts=(kept, None), desired_input_layouts=(Replicate(), None)
+        ),
+        "wq": ColwiseParallel(),
+        "wk": ColwiseParallel(),
+        "wv": ColwiseParallel(),
+        "wo": RowwiseParallel(output_layouts=kept),
+    },
+    "block": lambda kept: {
+        "attention_norm": norm(kept),
+        **_below("attention", PLANS["attention"](kept)),
+        "ffn_norm": norm(kept),
+        "feed_forward": PrepareModuleInput(
+            input_layouts=(kept,), desired_input_layouts=(Replicate(),)
+        ),
+        "feed_forward.w1": ColwiseParallel(),
+        "feed_forward.w2": RowwiseParallel(output_layouts=kept),
+        "feed_forward.w3": ColwiseParallel(),
+    },
+    "head": lambda kept: {
+        "tok_embeddings": RowwiseParallel(input_layouts=Replicate(), output_layouts=kept),
+        "norm": norm(kept),
+        # A DTensor, as loss_parallel wants it.
+        "output": ColwiseParallel(
+            input_layouts=kept, output_layouts=Shard(-1), use_local_output=False
+        ),
+    },
+}
+
+
+def norm(kept: Placement) -> ParallelStyle:
+    """The style of a norm between parts."""
+    return Whole() if isinstance(kept, Replicate) else SequenceParallel()
+
+
+def _below(path: str, plan: Plan) -> Plan:
+    return {f"{path}.{key}".rstrip("."): style for key, style in plan.items()}
+
+
+def data_axes(row: Row) -> tuple[str, ...]:
+    """The axes along which devices see other tokens, and parameters are the same or sharded."""
+    return tuple(
+        axis for axis in row.axes if axis in row.batch + row.sequence and axis != row.tensor
+    )
+
+
+def sequence_axes(row: Row) -> tuple[str, ...]:
+    """The axes along which attention itself sees other places: not those of tensor parallelism."""
+    return tuple(axis for axis in row.sequence if axis != row.tensor)
+
+
+def split(row: Row, module: nn.Module, mesh: DeviceMesh) -> None:
+    """Lay out along the tensor and the expert axis what they split, and gather keys."""
+    if row.tensor:
+        kept: Placement = Shard(1) if row.tensor in row.sequence else Replicate()
+        parallelize_module(module, mesh[row.tensor], PLANS[row.model](kept))
+    if row.expert:
+        parallelize_module(module, mesh[row.expert], {"experts": ExpertParallel()})
+    if not rings(row):
+        for axis in sequence_axes(row):
+            for part in list(module.modules()):
+                if isinstance(part, CausalMix):
+                    parallelize_module(part, mesh[axis], GatheredKeys())
+
+
+def spread(row: Row, module: nn.Module, mesh: DeviceMesh, dims: Mapping[str, int]) -> None:
+    """Shard what FSDP shards, and see to the gradients along every other data axis.
+
+    ``dims``: the dim by which FSDP shards a parameter, by its name.
+    """
+    axes = data_axes(row)
+    by_dim = {id(one): Shard(dims[name]) for name, one in module.named_parameters() if name in dims}
+    apart: set[nn.Parameter] = set()
+    if row.expert:
+        experts = module.get_submodule("experts")
+        inner = tuple(axis for axis in axes if axis != row.expert)
+        _manage(row, experts, mesh, inner, apart, by_dim)
+        apart = set(experts.parameters())
+    _manage(row, module, mesh, axes, apart, by_dim)
+
+
+def _manage(
+    row: Row,
+    module: nn.Module,
+    mesh: DeviceMesh,
+    axes: tuple[str, ...],
+    apart: set[nn.Parameter],
+    dims: Mapping[int, Shard],
+) -> None:
+    sharding = tuple(axis for axis in axes if axis in row.shard)
+    if sharding:
+        # Replicas are in the outer dim of a mesh of two.
+        outer = tuple(axis for axis in axes if axis not in row.shard)
+        managed: FSDPModule = fully_shard(
+            module,
+            mesh=mesh[outer + sharding],
+            reshard_after_forward=True,
+            shard_placement_fn=lambda parameter: dims.get(id(parameter)),
+            ignored_params=apart,
+        )
+    elif axes:
+        managed = replicate(module, mesh=mesh[axes], ignored_params=apart)
+    else:
+        return
+    # The losses of devices are shares of one mean: their gradients are summed, not averaged.
+    managed.set_gradient_divide_factor(1.0)
+
+
+def rings(row: Row) -> bool:
+    """Whether attention is torch's own ring, an algorithm rather than a layout."""
+    return row.name == "attention-ring"
+
+
+@contextlib.contextmanager
+def ring(mesh: DeviceMesh, buffers: list[torch.Tensor]) -> Iterator[None]:
+    """The region of ring attention. Inside it the buffers x, target and angles are split."""
+    # Keys and values go round, each device sending to the next; the order of places stays.
+    _attention.set_rotate_method("alltoall")
+    _attention._cp_options.enable_load_balance = False
+    with context_parallel(mesh, buffers=buffers, buffer_seq_dims=[1, 1, 0]):
+        yield

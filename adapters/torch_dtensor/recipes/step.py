@@ -1,0 +1,227 @@
+"""What is one training step of a recipe, on one rank? And what is there to see of it.
+
+The model of `models` under the plan of `plans`: forward, loss, backward, and one step of plain
+gradient descent; before it, the same step of the plain model, alone on one device. Knows neither
+whether the world is real or fake, nor what is right.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import Protocol
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.distributed._functional_collectives import AsyncCollectiveTensor, all_reduce
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor.parallel import loss_parallel
+from torch.distributed.tensor.placement_types import Placement
+
+from adapters.torch_dtensor.recipes import plans
+from adapters.torch_dtensor.recipes.models import MODULES, angles
+from cases.layout import Ranges, ranges
+from cases.model import Layout, Mesh, Recipe
+from cases.recipes import MODELS, RECIPES, Tensor
+from cases.recipes.layouts import data, gathered, observed
+from cases.recipes.values import RATE
+
+Shown = dict[str, torch.Tensor]
+
+
+class Source(Protocol):
+    """Where a step's tensors come from."""
+
+    def drawn(
+        self, tensor: Tensor, sizes: dict[str, int], dtype: str, held: Ranges
+    ) -> torch.Tensor:
+        """What a parameter or an input has in these ranges."""
+        ...
+
+    def kept(self, tensor: torch.Tensor) -> torch.Tensor:
+        """What a tensor holds now, whatever is written to it later."""
+        ...
+
+    def bare(self) -> contextlib.AbstractContextManager[object]:
+        """What meshes are made and read in, which are real in every world."""
+        ...
+
+
+class Step:
+    """One step, by a method for each of `wire.PHASES`, which gives what there is to show.
+
+    ``on`` is the mesh as data, ``rank`` this process. ``note``: the type of the result, where the
+    module gives a tensor of a kind of its own.
+    """
+
+    def __init__(self, recipe: Recipe, on: Mesh, rank: int, mesh: DeviceMesh, source: Source):
+        self._dtype = recipe.dtype
+        self._row = RECIPES[recipe.name]
+        self._model = MODELS[self._row.model]
+        self._sizes = {**self._model.sizes, **recipe.sizes}
+        self._on = on
+        self._rank = rank
+        self._mesh = mesh
+        self._source = source
+        self._region = contextlib.ExitStack()
+        self.note = ""
+
+    def plain(self) -> Shown:
+        """The step of the module as it is, on whole inputs."""
+        module = self._plain_module()
+        x, target = (self._drawn(tensor, _whole(tensor)) for tensor in self._model.inputs)
+        x.requires_grad_(self._x_has_gradient())
+        out = module(x, *self._turns(()))
+        loss = self._share(out, target)
+        torch.autograd.backward(loss)
+        shown = {"out": out, "loss": loss, **_gradients(module, x)}
+        torch.optim.SGD(module.parameters(), lr=RATE).step()
+        shown |= {f"new/{name}": one for name, one in module.named_parameters()}
+        return {f"plain/{name}": one.detach() for name, one in shown.items()}
+
+    def place(self) -> Shown:
+        """Parameters, inputs and optimiser as the plan has them."""
+        self._module = self._plain_module()
+        plans.split(self._row, self._module, self._mesh)
+        with self._source.bare():
+            plans.spread(self._row, self._module, self._mesh, self._dims())
+        self._optimizer = torch.optim.SGD(self._module.parameters(), lr=RATE)
+        layouts = [data(self._row, tensor) for tensor in self._model.inputs]
+        if plans.rings(self._row):
+            # It takes whole buffers, and splits them itself.
+            layouts = [_whole(tensor) for tensor in self._model.inputs]
+        self._x, self._target = map(self._drawn, self._model.inputs, layouts)
+        shown = {name: self._source.kept(one) for name, one in self._module.named_parameters()}
+        return {**shown, "x": self._x, "target": self._target}
+
+    def forward(self) -> Shown:
+        """Result and loss: of the whole batch, though backward goes from each device's share."""
+        axes = plans.sequence_axes(self._row)
+        if plans.rings(self._row):
+            turns = self._turns(())
+            buffers = [self._x, self._target, *turns]
+            self._region.enter_context(plans.ring(self._mesh[axes[0]], buffers))
+            # The region makes its buffers whole again, and those may have no gradient.
+            self._x = self._x.clone()
+        else:
+            turns = self._turns(axes)
+        self._x.requires_grad_(self._x_has_gradient())
+        out = self._module(self._x, *turns)
+        if isinstance(out, DTensor):
+            # Of logits that are split. Backward has to be in it as well.
+            self._region.enter_context(loss_parallel())
+        self._loss = self._share(out, self._target)
+        loss = self._loss.detach()
+        if isinstance(loss, DTensor):
+            loss = loss.to_local()
+        for group in self._sharers():
+            loss = all_reduce(loss, "sum", group)
+        if isinstance(out, AsyncCollectiveTensor):
+            # Its last collective is issued, and waited for by whoever uses it first.
+            self.note = type(out).__name__
+        return {
+            "out": self._on_mesh(out.detach(), data(self._row, self._model.out)),
+            "loss": self._on_mesh(loss, Layout(())),
+        }
+
+    def backward(self) -> Shown:
+        """Gradients."""
+        torch.autograd.backward(self._loss)
+        shown = _gradients(self._module, self._x)
+        if "grad/x" in shown:
+            layout = data(self._row, self._model.inputs[0])
+            shown["grad/x"] = self._on_mesh(shown["grad/x"], layout)
+        return shown
+
+    def update(self) -> Shown:
+        """The parameters after it."""
+        self._optimizer.step()
+        return {f"new/{name}": one.detach() for name, one in self._module.named_parameters()}
+
+    def close(self) -> None:
+        """Leave the regions of loss and attention, which change torch for everybody."""
+        self._region.close()
+
+    def _dims(self) -> dict[str, int]:
+        """The dim by which FSDP shards a parameter, by name."""
+        found = {}
+        for tensor in self._model.parameters:
+            dim = gathered(self._row, tensor, self._sizes, self._on)
+            if dim is not None:
+                found[tensor.name] = dim
+        return found
+
+    def _x_has_gradient(self) -> bool:
+        return "grad/x" in observed(self._row)
+
+    def _drawn(self, tensor: Tensor, layout: Layout) -> torch.Tensor:
+        """What this rank has of a tensor under a layout."""
+        held = self._held(layout, tensor.sizes(self._sizes))
+        return self._source.drawn(tensor, self._sizes, self._dtype, held)
+
+    def _held(self, layout: Layout, shape: tuple[int, ...]) -> Ranges:
+        return ranges(self._on, layout, shape)[self._on.devices.index(self._rank)]
+
+    def _plain_module(self) -> nn.Module:
+        """The module with its numbers, before anything is split."""
+        with torch.device("meta"):
+            module = MODULES[self._model.name](self._sizes)
+        state = {one.name: self._drawn(one, _whole(one)) for one in self._model.parameters}
+        module.load_state_dict(state, assign=True)
+        return module
+
+    def _turns(self, axes: tuple[str, ...]) -> tuple[torch.Tensor, ...]:
+        """The rotary angles of the places that this rank has if ``axes`` split the sequence."""
+        if "head" not in self._sizes:
+            return ()
+        (places,) = self._held(Layout((axes,)), (self._sizes["seq"],))
+        return (angles(*places, self._sizes["head"]),)
+
+    def _share(self, out: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """The share of the mean over the whole batch that comes of these."""
+        count = math.prod(self._model.inputs[1].sizes(self._sizes))
+        # Losses are taken of at least float32.
+        out = out.to(torch.promote_types(out.dtype, torch.float32))
+        if self._model.loss == "squares":
+            return F.mse_loss(out, target.to(out.dtype), reduction="sum") / count
+        return F.cross_entropy(out.flatten(0, 1), target.flatten(), reduction="sum") / count
+
+    def _sharers(self) -> list[DeviceMesh | dist.ProcessGroup]:
+        """The groups over which shares of the loss are summed: that of all devices, or by axis."""
+        axes = [axis for axis in self._row.axes if axis in self._row.batch + self._row.sequence]
+        world = dist.group.WORLD
+        everybody = len(axes) == self._mesh.ndim > 1
+        if everybody and world is not None and world.size() == self._mesh.size():
+            return [world]
+        return [self._mesh[axis] for axis in axes]
+
+    def _on_mesh(self, value: torch.Tensor, layout: Layout) -> DTensor:
+        """A result on the whole mesh.
+
+        A module's result is local, or a DTensor on some of the axes: there it says itself how it
+        lies. Along the others it lies as the plan has it, which is not torch's word.
+        """
+        names = self._on.names
+        placements = [_placement(layout, axis) for axis in names]
+        if isinstance(value, DTensor):
+            for axis, own in zip(value.device_mesh.mesh_dim_names or (), value.placements):
+                placements[names.index(axis)] = own
+            value = value.to_local()
+        return DTensor.from_local(value, self._mesh, placements, run_check=False)
+
+
+def _whole(tensor: Tensor) -> Layout:
+    return Layout(((),) * len(tensor.shape))
+
+
+def _placement(layout: Layout, axis: str) -> Placement:
+    split = [dim for dim, axes in enumerate(layout.dims) if axis in axes]
+    return Shard(split[0]) if split else Replicate()
+
+
+def _gradients(module: nn.Module, x: torch.Tensor) -> Shown:
+    named = {name: one.grad for name, one in (*module.named_parameters(), ("x", x))}
+    return {f"grad/{name}": grad for name, grad in named.items() if grad is not None}

@@ -1,0 +1,48 @@
+"""Which recipes run by default, and on which meshes? Each on three, of 2, 4 and 8 devices.
+
+What a recipe is stands in `cases/recipes`; nothing here knows what one must cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cases.catalogue.build import mesh_name
+from cases.model import Case, Question, Recipe, mesh
+from cases.recipes import RECIPES, Row
+from cases.recipes.contracts import CONTRACTS
+from cases.recipes.layouts import observed, plain
+
+FAMILY = "recipes"
+
+# The sizes of each axis, and those of the model that are not its own, so that all splits evenly.
+_ONE = ((2,), (4,), (8,))
+_TWO = ((2, 2), (2, 4), (4, 2))
+_MORE: dict[tuple[int, ...], dict[str, dict[str, int]]] = {
+    (8,): {
+        "attention": {"batch": 8, "kv": 8},
+        "block": {"batch": 8, "kv": 8},
+        "moe": {"batch": 8, "experts": 8},
+    },
+    (2, 4): {"block": {"batch": 8}},
+    (4, 2): {"block": {"batch": 8}},
+}
+
+
+def cases(exhaustive: bool = False) -> Iterator[Case]:
+    """A case for each recipe and mesh; there are no more of them where all are asked for."""
+    for row in RECIPES.values():
+        for sizes in _ONE if len(row.axes) == 1 else _TWO:
+            yield case(row, sizes, _MORE.get(sizes, {}).get(row.model, {}))
+
+
+def case(row: Row, axes: tuple[int, ...], sizes: dict[str, int]) -> Case:
+    """A recipe on a mesh with axes of these sizes."""
+    on = mesh(dict(zip(row.axes, axes, strict=True)))
+    question = Question(
+        f"{row.name}-{mesh_name(on)}",
+        on,
+        check=(*observed(row), *plain(row)),
+        recipe=Recipe(row.name, sizes),
+    )
+    return Case(question, family=FAMILY, source=CONTRACTS[row.name].source, notes=row.how)

@@ -1,0 +1,72 @@
+"""How does a recipe get out of a file? Its name, sizes and dtype, and whether it fits the mesh.
+
+`BadInput` is the only error raised here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cases import forms
+from cases.errors import Where
+from cases.inputs import Tensor
+from cases.model import Layout, Mesh, Recipe
+from cases.program import Typed
+from cases.recipes import MODELS, RECIPES, misfits
+from cases.recipes.layouts import layouts, observed
+
+# The passes of a training step, by which its collectives are counted.
+PASSES = ("forward", "backward", "update")
+
+# On data a recipe is held to the last bits; a plan has no data, and only bytes depend on it.
+DTYPES = {"real": ("float64",), "plan": ("float64", "float32", "bfloat16")}
+
+# What is said by other means in a case that has a recipe.
+_OTHERS = ("program", "inputs", "to", "check", "context", "mesh_steps", "sufficient")
+
+
+def read_recipe(
+    table: dict[str, Any], mesh: Mesh, mode: str, where: Where
+) -> tuple[Recipe, dict[str, Tensor]]:
+    """The recipe of a case's table, and everything that an answer shows of it.
+
+    Raises:
+        BadInput: no such recipe, axes that are not its own, sizes that do not split evenly.
+    """
+    for other in _OTHERS:
+        forms.exclusive(table, "recipe", other, where)
+    place = where.at("recipe")
+    raw = table["recipe"]
+    raw = forms.table({"name": raw} if isinstance(raw, str) else raw, place,
+                      ("name", "sizes", "dtype"))  # fmt: skip
+    if "name" not in raw:
+        raise place.bad("no name", "name, that of a recipe")
+    row = RECIPES[forms.one_of(raw["name"], place.at("name"), "a known recipe", RECIPES)]
+    if mesh.names != row.axes:
+        wanted = f"those of {row.name}: {', '.join(row.axes)}"
+        raise where.at("mesh").bad(f"axes {', '.join(mesh.names)}", wanted)
+    model = MODELS[row.model]
+    given = {
+        name: forms.integer(size, place.at("sizes", name), 1, "an integer of at least 1")
+        for name, size in forms.table(
+            raw.get("sizes", {}), place.at("sizes"), tuple(model.sizes)
+        ).items()
+    }
+    sizes = {**model.sizes, **given}
+    for found, wanted in misfits(row, sizes, mesh):
+        raise place.at("sizes").bad(found, wanted)
+    known = DTYPES[mode]
+    dtype = raw.get("dtype", "float64")
+    if forms.text(dtype, place.at("dtype")) not in known:
+        raise place.at("dtype").bad(repr(dtype), f"{' or '.join(known)} in mode {mode}")
+    shapes = {tensor.name: tensor.sizes(sizes) for tensor in (*model.parameters, model.out)}
+    placed = layouts(row, sizes, mesh)
+    tensors = {}
+    for name in observed(row):
+        base = name.rpartition("/")[2]
+        shape = () if base == "loss" else shapes.get(base)
+        if shape is None:
+            shape = next(one.sizes(sizes) for one in model.inputs if one.name == base)
+        layout = placed.get(name, Layout(((),) * len(shape)))
+        tensors[name] = Tensor(Typed(shape, dtype), mesh, layout)
+    return Recipe(row.name, given, dtype), tensors

@@ -1,0 +1,93 @@
+"""Which points of a training framework's meshes are tested, and how does each come out?
+
+``python -m reports.parallel_dims`` writes `docs/parallel-dims.md` from the catalogue and the
+committed records; a test checks that it is fresh.
+"""
+
+from __future__ import annotations
+
+import sys
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from cases.catalogue.parallel_dims import SOURCE
+from cases.model import slug
+from reports.judged import Judged, frameworks, judged
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "parallel-dims.md"
+
+_SUBJECTS = ("torch", "jax/jit", "jax/explicit")
+
+# What was raised there -> the cases that test it, by pattern.
+POINTS = (
+    ("every view of one world, with all derived sizes: data loading, loss, dense, sparse, storage;"
+     " grid, coordinate and group of every rank along every axis", ("views-*",)),
+    ("the same on more devices than the machine has", ("views-p1.r2.s4.c2.t8*", "views-p2.r1.s16*",
+                                                      "views-p4*", "*-p4.r2.s4.c2.t8.e16.x1")),
+    ("degrees whose product is not the world are refused", ("degrees-*",)),
+    ("an axis of size 1 is legal, and a redistribute over it fires no collective", ("one-*-p1.*",)),
+    ("a view obtained twice for the same axes compares equal", ("equal-*", "what-is-one-mesh")),
+    ("several axes sliced from a mesh that was itself flattened or unflattened",
+     ("slices-of-*",)),
+    ("axes of different views concatenated", ("joined-*",)),
+    ("the batch and cp axes flattened for the loss", ("loss-*",)),
+    ("a fake group for a world that is never split, and for axes of size 1",
+     ("fake-world", "views-*")),
+    ("a dense weight by fsdp and tp", ("dense-p*", "dense-rows-*")),
+    ("hybrid sharding replicates over dp_replicate", ("hybrid-p*", "hybrid-gradient-*")),
+    ("an expert weight by ep over the experts and by efsdp over another dim", ("expert-*",)),
+    ("a weight stored in one view and used in another", ("stored-and-used-*",)),
+    ("seeds: the same numbers where parameters are replicated, others along distinct axes",
+     ("distinct-*", "seed-*")),
+)  # fmt: skip
+
+_FAMILIES = ("parallel_dims", "meshes", "random")
+
+
+def page() -> str:
+    """The page, in Markdown."""
+    lines = [
+        "# Meshes of a training framework",
+        "",
+        "Written by `python -m reports.parallel_dims` from `cases/catalogue/parallel_dims.py` and"
+        f" the records of {frameworks()}; do not edit.",
+        "",
+        f"Source of the points: {SOURCE}. Degrees are pp, dp_replicate, dp_shard, cp, tp, ep and"
+        " etp; a case is named by theirs, `p1.r2.s2.c1.t2.e2.x1`. A cell counts cases in which all"
+        " that was compared agrees; those with a known divergence are named with its entry in"
+        " [divergences.md](divergences.md).",
+        "",
+        f"| point | cases | {' | '.join(_SUBJECTS)} |",
+        f"|---|---|{'---|' * len(_SUBJECTS)}",
+    ]
+    every = [one for one in judged() if one.case.family in _FAMILIES]
+    for point, patterns in POINTS:
+        own = [one for one in every if any(fnmatchcase(slug(one.case.id), p) for p in patterns)]
+        cells = (_cell(own, subject) for subject in _SUBJECTS)
+        lines.append(f"| {point} | {len(own)}: `{'`, `'.join(patterns)}` | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def _cell(own: list[Judged], subject: str) -> str:
+    agree, known, others = 0, dict[str, int](), 0
+    for one in own:
+        outcomes = {v.verdict for v in one.of(subject)}
+        entries = sorted({v.ledger for v in one.of(subject) if v.verdict == "known" and v.ledger})
+        if entries:
+            said = " and ".join(entries)
+            known[said] = known.get(said, 0) + 1
+        elif "divergence" in outcomes:
+            others += 1
+        elif "agree" in outcomes:
+            agree += 1
+    parts = [f"{agree} agree"] if agree else []
+    parts += [f"{n} known ({said})" for said, n in known.items()]
+    parts += [f"{others} diverge"] if others else []
+    silent = len(own) - agree - others - sum(known.values())
+    parts += [f"{silent} not comparable"] if silent else []
+    return ", ".join(parts) or "none"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
+    sys.stdout.write(f"{PAGE}\n")

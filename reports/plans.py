@@ -1,0 +1,211 @@
+"""Does a plan say what mode real does? Case by case over the catalogue; and what large meshes cost.
+
+``python -m reports.plans`` writes `docs/plan.md` from `records/plan.json` and the committed
+records; a test checks that it is fresh. ``python -m reports.plans VERDICTS`` first takes the
+outcomes of a run from the verdicts of ``pytest --plan --verdicts=VERDICTS``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from adapters.answer import Answer, Collective, ending
+from cases.catalogue import family
+from cases.model import slug
+from cases.notation import both
+from reports.judged import frameworks, ledger
+from reports.tell import recorded
+from suites.collectives import say
+from suites.sources import RECORDS
+from suites.verdict import Verdict
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "plan.md"
+KEPT = RECORDS / "plan.json"
+
+# Ids that are named for one reason at most; of more, how many.
+_NAMED = 40
+
+
+class Agreement(msgspec.Struct, frozen=True):
+    """How plans of a run compared with the records of the very releases.
+
+    ``agree``: subject -> how many cases. ``beyond``: subject -> reason that nothing was compared
+    -> ids of cases. ``known``: subject -> ledger entry -> ids. ``differ``: ids by subject.
+    """
+
+    versions: dict[str, str]
+    agree: dict[str, int]
+    beyond: dict[str, dict[str, list[str]]]
+    known: dict[str, dict[str, list[str]]]
+    differ: dict[str, list[str]]
+
+
+def taken(path: Path) -> Agreement:
+    """What a file of verdicts says of plans against mode real."""
+    head, *lines = path.read_text().splitlines()
+    # A case differs if anything in it does, and agrees if all of it does.
+    ranks = {"divergence": 3, "known": 2, "not comparable": 1, "agree": 0}
+    worst: dict[tuple[str, str], Verdict] = {}
+    for line in lines:
+        verdict = msgspec.json.decode(line, type=Verdict)
+        if verdict.aspect != "plan":
+            continue
+        key = verdict.subject, verdict.case
+        if key not in worst or ranks[verdict.verdict] > ranks[worst[key].verdict]:
+            worst[key] = verdict
+    agree: dict[str, int] = {}
+    beyond: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    known: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    differ: dict[str, list[str]] = defaultdict(list)
+    for (subject, case), verdict in sorted(worst.items()):
+        match verdict.verdict:
+            case "agree":
+                agree[subject] = agree.get(subject, 0) + 1
+            case "not comparable":
+                beyond[subject][verdict.why].append(slug(case))
+            case "known":
+                known[subject][verdict.ledger or ""].append(slug(case))
+            case "divergence":
+                differ[subject].append(slug(case))
+    return Agreement(msgspec.json.decode(head)["versions"], agree, beyond, known, differ)
+
+
+def kept() -> Agreement:
+    """What the last run that was kept came to."""
+    return msgspec.json.decode(KEPT.read_bytes(), type=Agreement)
+
+
+def page() -> str:
+    """The page, in Markdown."""
+    found = kept()
+    named = " and ".join(f"{name} {release}" for name, release in found.versions.items())
+    lines = [
+        "# Plans",
+        "",
+        "Written by `python -m reports.plans`; do not edit.",
+        "",
+        "In mode plan a case has its shapes and its mesh, and no data. torch runs the same lines"
+        " as ever, as one rank of a world of fake process groups, on fake tensors; JAX compiles the"
+        " same programs for so many host devices, and runs none. A plan tells layouts, shapes of"
+        " shards, collectives with their bytes, and peak bytes.",
+        "",
+        "JAX's CPU client has more devices than it compiles for: a program of 2,048 is compiled,"
+        " one of 2,049 refused (`Multiprocess computations aren't implemented on the CPU backend`)."
+        " A plan of more is *unsupported* there.",
+        "",
+        "Peak bytes are counted differently. torch: the storages that live after any op, inputs and"
+        " all results among them, the workspace inside an op left out. JAX: what XLA allots for"
+        " arguments, results and temporaries; under `explicit` also what was made before and is"
+        " there still.",
+        "",
+        f"## Plan against real, over the default catalogue ({named})",
+        "",
+        "`pytest --plan` runs every case as its plan, and holds it against what the committed"
+        " record of the very release says of the case with its data: how it ended, global shapes,"
+        " dtypes, layouts, collectives of each step with their bytes, forward and backward apart,"
+        " those of the program and those of full tensors.",
+        "",
+        *_table(found),
+        "",
+        *_reasons(found),
+        "## Larger than the machine",
+        "",
+        f"The cases of `cases/catalogue/plans.toml`, as {frameworks()} plan them. MiB are the peak"
+        " of one device.",
+        "",
+        *_plans(),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _subjects(found: Agreement) -> list[str]:
+    names = {*found.agree, *found.beyond, *found.known, *found.differ}
+    return sorted(names, key=lambda name: (name.startswith("jax"), name))
+
+
+def _table(found: Agreement) -> list[str]:
+    out = ["| | agree | beyond a plan | known | differ |", "|---|---|---|---|---|"]
+    for subject in _subjects(found):
+        counts = (
+            found.agree.get(subject, 0),
+            sum(map(len, found.beyond.get(subject, {}).values())),
+            sum(map(len, found.known.get(subject, {}).values())),
+            len(found.differ.get(subject, [])),
+        )
+        out.append(f"| {subject} | " + " | ".join(f"{count:,}" for count in counts) + " |")
+    return out
+
+
+def _reasons(found: Agreement) -> list[str]:
+    why = {entry.id: entry.why for entry in ledger()}
+    out = []
+    for title, by_subject in (("Beyond a plan", found.beyond), ("Known", found.known)):
+        rows: dict[str, list[str]] = {}
+        for subject in _subjects(found):
+            for reason, ids in by_subject.get(subject, {}).items():
+                text = f"{reason}: {why[reason]}" if reason in why else reason
+                rows.setdefault(text, []).append(f"{subject} {len(ids)}: {_some(ids)}")
+        if rows:
+            out += [f"### {title}", ""]
+            for reason, cells in rows.items():
+                out += [f"- {reason}", *(f"  - {cell}" for cell in cells)]
+            out.append("")
+    return out
+
+
+def _some(ids: Sequence[str]) -> str:
+    shown = ", ".join(f"`{one}`" for one in ids[:_NAMED])
+    return shown if len(ids) <= _NAMED else f"{shown} and {len(ids) - _NAMED:,} more"
+
+
+def _plans() -> list[str]:
+    out = []
+    for case in family("plans"):
+        question = case.question
+        mesh = ", ".join(f"{name}={size}" for name, size in question.mesh.axes)
+        out += [f"### {case.id}", "", f"{case.notes} On {mesh}:".strip(), ""]
+        out += [
+            f"- `{given.name}`: {given.dtype} {list(given.shape)},"
+            f" {both(given.layout, question.mesh)}"
+            for given in question.inputs
+        ]
+        out += ["", "| | collectives | MiB |", "|---|---|---|"]
+        for subject, answer in recorded(case).items():
+            if not subject.startswith("jax/shard_map"):
+                out.append(f"| {subject} | {_fired(answer)} | {_mib(answer)} |")
+        out.append("")
+    return out
+
+
+def _fired(answer: Answer) -> str:
+    if answer.program is not None:
+        return _said(answer.program)
+    steps = [f"`{one.name}` {_said(one.collectives)}" for one in answer.seen if one.collectives]
+    return "; ".join(steps) or ("none" if answer.seen else ending(answer.end))
+
+
+def _said(fired: Iterable[Collective]) -> str:
+    told = [f"{say([one])} of {one.bytes / 2**20:,.3g} MiB" for one in fired]
+    return ", ".join(told) or "none"
+
+
+def _mib(answer: Answer) -> str:
+    return "" if answer.peak is None else f"{answer.peak / 2**20:,.0f}"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write the page; with a path, keep the outcomes of that run first."""
+    if arguments:
+        made = msgspec.json.encode(taken(Path(arguments[0])), order="sorted")
+        KEPT.write_bytes(msgspec.json.format(made, indent=1) + b"\n")
+    PAGE.write_text(page())
+    sys.stdout.write(f"{PAGE}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

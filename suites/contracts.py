@@ -1,0 +1,257 @@
+"""Did a training step fire the collectives that its contract says? Pass by pass, byte for byte.
+
+What was counted is rewritten into what is due by named lowering rules; what no rule accounts
+for is missing or extra, and is said with its axis, its pass and its bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+import numpy as np
+
+from adapters.answer import Answer, Collective, Done, received
+from adapters.reference.recipes import arrivals
+from cases.arrays import numpy_dtype
+from cases.model import Case, Mesh
+from cases.recipes import row_of, sizes_of
+from cases.recipes.contracts import Due, due
+from cases.recipes.form import PASSES
+from suites import aspects
+from suites.collectives import GATHERS, MERGES, REDUCES, SEQUENCE
+from suites.verdict import Finding, agree
+
+# A rule of recipes alone, beside those of single steps.
+GROUPED = "tensors grouped otherwise"
+
+# Of a pass: kind and axes of size > 1, and how many bytes the local operands have together.
+Key = tuple[str, frozenset[str]]
+Bytes = Counter[Key]
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """How the collectives of a pass relate to what is due.
+
+    ``rules``: those that it took. ``missing`` and ``extra``: what no rule accounts for.
+    ``spared``: what was spare and not done.
+    """
+
+    rules: tuple[str, ...]
+    missing: Bytes
+    extra: Bytes
+    spared: Bytes
+
+    @property
+    def plan(self) -> str:
+        """What kind of other plan it is, "" if it is none."""
+        if not self.missing and not self.extra:
+            return ""
+        if not self.extra:
+            return "fewer"
+        kinds = {kind for kind, _ in self.extra}
+        if not self.missing:
+            return "more"
+        if "collective-permute" in kinds:
+            return "permutes"
+        if kinds == {"all-gather"}:
+            return "gathers"
+        if kinds == {"all-to-all"}:
+            return "exchanges"
+        return "reduces" if kinds <= {"all-reduce", "reduce-scatter"} else (
+            "gathers, exchanges and reduces"
+        )  # fmt: skip
+
+
+def explain(mesh: Mesh, counted: Iterable[Collective], wanted: Iterable[Due]) -> Explained:
+    """How what was counted in a pass follows from what is due in it.
+
+    What is counted is rewritten, byte for byte, into what is due: a rewriting that is not one
+    of the lowering rules is none.
+    """
+    counted, wanted = tuple(counted), tuple(wanted)
+    extra, lacking = _bytes(mesh, counted), Bytes()
+    spare = Bytes()
+    for one in wanted:
+        key = one.term.kind, _wide(mesh, one.term.axes)
+        (spare if one.term.spare else lacking)[key] += one.bytes
+    rules: list[str] = []
+    for need in (lacking, spare):
+        for key in list(need):
+            _take(extra, need, key, key, 1)
+    _rewrite(mesh, extra, lacking, rules)
+    left = +lacking, +extra
+    number = sum(one.count for one in wanted if not one.term.spare or not +spare)
+    if not any(left) and len([one for one in counted if _wide(mesh, one.axes)]) != number:
+        rules.append(GROUPED)
+    return Explained(tuple(dict.fromkeys(rules)), *left, +spare)
+
+
+def _wide(mesh: Mesh, axes: Iterable[str]) -> frozenset[str]:
+    return frozenset(axis for axis in axes if mesh[axis] > 1)
+
+
+def _bytes(mesh: Mesh, counted: Iterable[Collective]) -> Bytes:
+    found = Bytes()
+    for one in counted:
+        if not one.axes:
+            found[one.kind, frozenset("?")] += one.bytes
+        elif wide := _wide(mesh, one.axes):
+            found[one.kind, wide] += one.bytes
+    return found
+
+
+def _take(
+    extra: Bytes,
+    lacking: Bytes,
+    have: Key,
+    need: Key,
+    times: int,
+) -> int:
+    """Let what there is too much of stand for what is lacking; the bytes that were so settled.
+
+    ``times``: how many bytes of what is lacking one byte stands for.
+    """
+    n = min(extra[have] * times, lacking[need])
+    extra[have] -= n // times
+    lacking[need] -= n
+    return n
+
+
+def _rewrite(
+    mesh: Mesh,
+    extra: Bytes,
+    lacking: Bytes,
+    rules: list[str],
+) -> None:
+    for kind, axes in [key for key in lacking if lacking[key]]:
+        if kind == "reduce-scatter":
+            if _take(extra, lacking, ("all-reduce", axes), (kind, axes), 1):
+                rules.append(REDUCES)
+            _reduce_wider(mesh, extra, lacking, axes, rules)
+        if kind == "all-to-all" and _take(extra, lacking, ("all-gather", axes), (kind, axes), 1):
+            rules.append(GATHERS)
+    for kind, axes in [key for key in lacking if lacking[key]]:
+        parts = [(kind, frozenset({axis})) for axis in axes]
+        n = min([lacking[kind, axes], *(extra[part] for part in parts)])
+        if kind == "all-reduce" and len(parts) > 1 and n:
+            lacking[kind, axes] -= n
+            for part in parts:
+                extra[part] -= n
+            rules.append(SEQUENCE)
+
+
+def _reduce_wider(
+    mesh: Mesh,
+    extra: Bytes,
+    lacking: Bytes,
+    axes: frozenset[str],
+    rules: list[str],
+) -> None:
+    """An all-reduce over more axes, then a slice, for a reduce-scatter and an all-reduce.
+
+    The all-reduce may have been due before the reduce-scatter, of whole operands, or after it,
+    of what is left of them.
+    """
+    group = math.prod(mesh[axis] for axis in axes)
+    for kind, wider in [key for key in extra if extra[key] and key[1] > axes]:
+        if kind != "all-reduce":
+            continue
+        rest = "all-reduce", wider - axes
+        n = min(extra[kind, wider], lacking["reduce-scatter", axes])
+        # All of what is due over the other axes is in it, or else as much as fits.
+        shares = [share for share in (1, group) if lacking[rest] * share >= n > 0]
+        if shares:
+            share = next((one for one in shares if lacking[rest] * one == n), shares[0])
+            extra[kind, wider] -= n
+            lacking["reduce-scatter", axes] -= n
+            lacking[rest] -= n // share
+            rules.extend((REDUCES, MERGES))
+
+
+def collectives(case: Case, answer: Answer) -> list[Finding]:
+    """Pass by pass: did it fire what the contract of its recipe says?"""
+    if answer.program is None or not isinstance(answer.end, Done):
+        return aspects.missing(case, answer, "collectives")
+    found = []
+    for name in PASSES:
+        wanted = [one for one in dues(case) if one.term.pass_ == name]
+        counted = [one for one in answer.program if one.pass_ == name]
+        found.append(_held(case.question.mesh, name, counted, wanted))
+    return found
+
+
+def dues(case: Case) -> tuple[Due, ...]:
+    """The terms of a case's contract with their numbers."""
+    question = case.question
+    assert question.recipe is not None
+    itemsize = int(np.dtype(numpy_dtype(question.recipe.dtype)).itemsize)
+    row, sizes = row_of(question), sizes_of(question)
+    return due(row, sizes, question.mesh, itemsize, arrivals(question))
+
+
+def as_collective(mesh: Mesh, one: Due) -> Collective:
+    """What is due, all as one collective: for its bytes."""
+    group = math.prod(mesh[axis] for axis in one.term.axes)
+    return Collective(one.term.kind, one.term.axes, group, one.bytes, one.term.pass_)  # type: ignore[arg-type]
+
+
+def worth(mesh: Mesh, counted: Iterable[Collective], wanted: Iterable[Due]) -> tuple[str, str]:
+    """Bytes received by the busiest device, over the contract's and over what cannot be spared."""
+    ours, wanted = sum(map(received, counted)), tuple(wanted)
+    texts = []
+    for some in (wanted, [one for one in wanted if not one.term.spare]):
+        theirs = sum(received(as_collective(mesh, one)) for one in some)
+        texts.append(
+            f"{ours / theirs:.3g}x" if theirs else "1x" if not ours else f"{ours:g} B over none of"
+        )
+    return texts[0], texts[1]
+
+
+def said(some: Bytes) -> str:
+    """Collectives with their bytes: ``all-gather(fsdp) of 512 B``."""
+    return ", ".join(
+        f"{kind}({','.join(sorted(axes))}) of {n:,} B" for (kind, axes), n in some.items() if n
+    ) or "none"  # fmt: skip
+
+
+def _held(mesh: Mesh, name: str, counted: list[Collective], wanted: list[Due]) -> Finding:
+    explained = explain(mesh, counted, wanted)
+    by_key = Bytes()
+    for one in wanted:
+        by_key[one.term.kind, _wide(mesh, one.term.axes)] += one.bytes
+    texts = said(by_key), said(_bytes(mesh, counted))
+    over, bound = worth(mesh, counted, wanted)
+    price = "" if over == bound == "1x" else f"{over} the contract's bytes, {bound} the least"
+    if explained.spared:
+        price = f"without what is spare, {said(explained.spared)}; {price}"
+    if explained.plan:
+        parts = [f"{what}: {said(some)}"
+                 for what, some in (("missing", explained.missing), ("extra", explained.extra))
+                 if some]  # fmt: skip
+        why = f"in {name}, {'; '.join(parts)}; {price}"
+        return Finding(name, "collectives", "reference", "divergence", f"plan: {explained.plan}",
+                       *texts, why)  # fmt: skip
+    if not explained.rules:
+        return agree(name, "collectives", why=price)
+    return Finding(name, "collectives", "reference", "agree",
+                   f"rule: {' and '.join(explained.rules)}", *texts, price)  # fmt: skip
+
+
+def counts(case: Case, answer: Answer) -> list[Finding]:
+    """What the case's source says torch fires in a pass, kind by kind."""
+    if answer.subject != "torch" or answer.program is None:
+        return []
+    found = []
+    for name, wanted in case.expectation.counts.items():
+        got = Counter(one.kind for one in answer.program if one.pass_ == name)
+        texts = [", ".join(f"{n} {kind}" for kind, n in c.items()) or "none" for c in (wanted, got)]
+        if dict(got) == wanted:
+            found.append(agree(name, "collectives", why="as the source counts them"))
+        else:
+            found.append(
+                Finding(name, "collectives", "reference", "divergence", "wrong count", *texts)
+            )
+    return found

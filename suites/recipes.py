@@ -1,0 +1,192 @@
+"""Did a training step of a recipe come out right, and at the cost that its plan has?
+
+Values against NumPy's, gradients against the same framework's own unsharded step, that step
+against the other framework's and against differences; layouts against the plan; collectives,
+pass by pass, against the contract. Knows no ledger and no adapter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from adapters.answer import Answer, Done, Observed, Unsupported
+from adapters.reference.gradient import ERROR
+from adapters.reference.recipes import slopes
+from adapters.reference.values import cut
+from cases.arrays import Array, pack, unpack
+from cases.layout import same
+from cases.model import Case, Layout
+from cases.recipes import row_of, sizes_of
+from cases.recipes.layouts import layouts, observed
+from suites import aspects, plans
+from suites.contracts import collectives, counts
+from suites.truth import TRAINED, Truth
+from suites.values import difference, show
+from suites.verdict import Aspect, Finding, agree, not_comparable
+
+# What the names of an unsharded step begin with.
+PLAIN = "plain/"
+
+
+def findings(case: Case, answer: Answer, torch: Answer | None, right: Truth) -> list[Finding]:
+    """What an answer about a recipe gives rise to, before the ledger has its say."""
+    if isinstance(answer.end, Unsupported):
+        return [not_comparable(None, "global", f"unsupported: {answer.end.why}")]
+    sharded = tuple(seen for seen in answer.seen if not seen.name.startswith(PLAIN))
+    own = msgspec.structs.replace(answer, seen=sharded)
+    known = tuple(seen for seen in answer.seen if seen.name in right.values)
+    planned = case.question.mode == "plan"
+    found: list[Finding] = (plans if planned else aspects).soundness(case, own, right)
+    found += aspects.global_(case, msgspec.structs.replace(answer, seen=known), right)
+    if not planned and isinstance(answer.end, Done):
+        found += _steps(case, answer) + _differences(case, answer)
+    found += aspects.stated(case, _stating(case, own))
+    found += _layouts(case, sharded)
+    found += collectives(case, answer)
+    found += counts(case, answer)
+    if torch is not None and torch.subject != answer.subject and answer.seen:
+        theirs = msgspec.structs.replace(
+            torch, seen=tuple(seen for seen in torch.seen if not seen.name.startswith(PLAIN))
+        )
+        if planned:
+            found += plans.shards(case, own, theirs)
+        else:
+            found += aspects.shards(case, own, theirs, right, _doubt(case, torch))
+        found += aspects.layout(case, own, theirs)
+        found += _unsharded(answer, torch)
+    return found
+
+
+def _doubt(case: Case, torch: Answer) -> frozenset[str | None]:
+    """Where torch is wrong itself: nothing to hold another against."""
+    steps = _steps(case, torch) if isinstance(torch.end, Done) else []
+    return frozenset(one.step for one in steps if one.verdict == "divergence")
+
+
+def _stating(case: Case, answer: Answer) -> Answer:
+    """Only what the case itself states something of."""
+    said = case.expectation
+    names = {*said.shards, *said.offsets, *said.layouts}
+    return msgspec.structs.replace(
+        answer, seen=tuple(seen for seen in answer.seen if seen.name in names)
+    )
+
+
+def _aspect(name: str) -> Aspect:
+    return "gradients" if "grad/" in name else "global"
+
+
+def _steps(case: Case, answer: Answer) -> list[Finding]:
+    """Gradients and new parameters, against those of the framework's own unsharded step.
+
+    Of a tensor that has no global value, such as a parameter that no plan took up, the shards:
+    they have to be what the plan deals out. What is not shown at all is wrong.
+    """
+    seen = {one.name: one for one in answer.seen}
+    row, question = row_of(case.question), case.question
+    placed = layouts(row, sizes_of(question), question.mesh)
+    found = []
+    for name in observed(row):
+        if not name.startswith(("grad/", "new/")):
+            continue
+        whole, one = seen.get(PLAIN + name), seen.get(name)
+        if whole is None or not whole.full:
+            found.append(not_comparable(name, _aspect(name), "no unsharded step"))
+            continue
+        if one is None:
+            found.append(
+                Finding(name, _aspect(name), "reference", "divergence", "wrong value",
+                        show(whole.full[0]), "nothing: it is not there")
+            )  # fmt: skip
+            continue
+        parts: list[tuple[str, Array, Array]] = []
+        if one.full:
+            parts.append(("", whole.full[0], one.full[0]))
+        else:
+            dealt = cut(question.mesh, placed[name], unpack(whole.full[0]))
+            parts += [
+                (f"{aspects.place(question.mesh, p)}: ", pack(wanted), got)
+                for p, (wanted, got) in enumerate(zip(dealt, one.shards or ()))
+                if got is not None
+            ]
+        found.append(_step(name, answer.subject, parts))
+    return found
+
+
+def _step(name: str, subject: str, parts: list[tuple[str, Array, Array]]) -> Finding:
+    """The first part that is wrong; of each, where it is, what is wanted, and what is there."""
+    for where, wanted, got in parts:
+        if off := difference(wanted, got, TRAINED):
+            return Finding(
+                name, _aspect(name), "reference", "divergence", "wrong value",
+                f"{show(wanted)}, of {subject} unsharded", show(got), "", f"{where}{off}",
+            )  # fmt: skip
+    if not parts:
+        return not_comparable(name, _aspect(name), "neither a global value nor shards")
+    return agree(name, _aspect(name))
+
+
+def _differences(case: Case, answer: Answer) -> list[Finding]:
+    """Elements of the unsharded step's gradients, against differences of the NumPy loss."""
+    whole = {seen.name: seen.full for seen in answer.seen}
+    found = []
+    for name, sampled in slopes(case.question).items():
+        full = whole.get(PLAIN + name)
+        if not full:
+            continue
+        got = unpack(full[0])
+        off = [i for i, slope in sampled.items() if abs(float(got[i]) - slope) > ERROR]
+        if off:
+            texts = f"{sampled[off[0]]:.12g} at {list(off[0])}", f"{float(got[off[0]]):.12g}"
+            why = f"{len(off)} of {len(sampled)} elements tried are not the slope of the loss"
+            found.append(
+                Finding(PLAIN + name, "gradients", "reference", "divergence", "wrong value",
+                        *texts, why)
+            )  # fmt: skip
+        else:
+            found.append(agree(PLAIN + name, "gradients"))
+    return found
+
+
+def _unsharded(answer: Answer, torch: Answer) -> list[Finding]:
+    """Two frameworks' unsharded steps, against one another."""
+    theirs = {seen.name: seen.full for seen in torch.seen}
+    twice = aspects.twice(TRAINED)
+    found = []
+    for seen in answer.seen:
+        wanted = theirs.get(seen.name)
+        if not seen.name.startswith(PLAIN) or not seen.full or not wanted:
+            continue
+        aspect = _aspect(seen.name)
+        if off := difference(wanted[0], seen.full[0], twice):
+            found.append(
+                Finding(seen.name, aspect, torch.subject, "divergence", "wrong value",
+                        show(wanted[0]), show(seen.full[0]), "the unsharded steps differ", off)
+            )  # fmt: skip
+        else:
+            found.append(agree(seen.name, aspect, torch.subject))
+    return found
+
+
+def _layouts(case: Case, sharded: Iterable[Observed]) -> list[Finding]:
+    """Parameters, gradients, new parameters and the result, against the plan."""
+    question = case.question
+    mesh, placed = question.mesh, layouts(row_of(question), sizes_of(question), question.mesh)
+    found = []
+    for seen in sharded:
+        wanted = placed.get(seen.name)
+        if wanted is None:
+            continue
+        if seen.layout is None:
+            found.append(not_comparable(seen.name, "layout", "no layout reported"))
+        elif isinstance(seen.layout, Layout) and same(mesh, wanted, seen.layout, seen.shape):
+            found.append(agree(seen.name, "layout"))
+        else:
+            texts = aspects.said(wanted, mesh), aspects.said(seen.layout, mesh)
+            found.append(
+                Finding(seen.name, "layout", "reference", "divergence", "layout: not as planned",
+                        *texts)
+            )  # fmt: skip
+    return found

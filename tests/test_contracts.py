@@ -1,0 +1,222 @@
+"""Is a training step held to its contract? Formulas by hand, rewritings byte for byte, messages."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from adapters.answer import Answer, Collective, Done
+from cases.catalogue.training import case, cases
+from cases.model import Mesh, mesh
+from cases.recipes import MODELS, RECIPES
+from cases.recipes.contracts import CONTRACTS, Due, Term, due
+from suites.collectives import MERGES, PLANS, REDUCES, SEQUENCE
+from suites.contracts import GROUPED, collectives, explain
+
+TWO = mesh({"a": 2, "b": 4})
+
+
+def wanted(kind: str, axes: str, bytes_: int, count: int = 1, spare: bool = False) -> Due:
+    """Something due forward; ``axes`` one letter each."""
+    return Due(Term("forward", kind, tuple(axes), "", "", "", spare), count, bytes_)
+
+
+def fired(kind: str, axes: str, bytes_: int, on: Mesh = TWO) -> Collective:
+    """Something counted forward."""
+    group = 1
+    for axis in axes:
+        group *= on[axis]
+    return Collective(kind, tuple(axes), group, bytes_)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("counted", "due_", "rules"),
+    [
+        ([fired("all-gather", "a", 64)], [wanted("all-gather", "a", 64)], ()),
+        (
+            [fired("all-gather", "a", 24), fired("all-gather", "a", 40)],
+            [wanted("all-gather", "a", 64)],
+            (GROUPED,),
+        ),
+        (
+            [fired("all-gather", "a", 64)],
+            [wanted("all-gather", "a", 64), wanted("all-gather", "a", 64, spare=True)],
+            (),
+        ),
+        (
+            [fired("all-gather", "a", 64), fired("all-gather", "a", 64)],
+            [wanted("all-gather", "a", 64), wanted("all-gather", "a", 64, spare=True)],
+            (),
+        ),
+        ([fired("all-reduce", "a", 64)], [wanted("reduce-scatter", "a", 64)], (REDUCES,)),
+        # First over the replicas, of shards; or first of all, of whole gradients.
+        (
+            [fired("all-reduce", "ab", 64)],
+            [wanted("reduce-scatter", "b", 64), wanted("all-reduce", "a", 16)],
+            (REDUCES, MERGES, GROUPED),
+        ),
+        (
+            [fired("all-reduce", "ab", 64)],
+            [wanted("reduce-scatter", "b", 64), wanted("all-reduce", "a", 64)],
+            (REDUCES, MERGES, GROUPED),
+        ),
+        (
+            [fired("all-reduce", "a", 8), fired("all-reduce", "b", 8)],
+            [wanted("all-reduce", "ab", 8)],
+            (SEQUENCE, GROUPED),
+        ),
+        # An axis of size 1 has nobody to talk to.
+        ([fired("all-reduce", "c", 8, mesh({"c": 1}))], [], ()),
+    ],
+)
+def test_what_is_due_in_other_words_is_named(
+    counted: list[Collective], due_: list[Due], rules: tuple[str, ...]
+) -> None:
+    """Each rewriting by its rule, and no more rules than it took."""
+    on = mesh({"c": 1}) if counted[0].axes == ("c",) else TWO
+    found = explain(on, counted, due_)
+    assert (found.plan, found.rules) == ("", rules)
+
+
+@pytest.mark.parametrize(
+    ("counted", "due_", "plan"),
+    [
+        ([], [wanted("all-reduce", "a", 64)], "fewer"),
+        ([fired("all-reduce", "a", 63)], [wanted("all-reduce", "a", 64)], "fewer"),
+        ([fired("all-gather", "a", 8)], [], "more"),
+        ([fired("all-reduce", "b", 64)], [wanted("all-reduce", "a", 64)], "reduces"),
+        ([fired("all-gather", "a", 64)], [wanted("reduce-scatter", "a", 64)], "gathers"),
+        ([fired("all-to-all", "a", 64)], [wanted("all-gather", "a", 64)], "exchanges"),
+        ([fired("collective-permute", "a", 64)], [wanted("all-gather", "a", 64)], "permutes"),
+        # Twice what is due is no way of saying it.
+        (
+            [fired("all-reduce", "ab", 64), fired("all-reduce", "ab", 64)],
+            [wanted("reduce-scatter", "b", 64), wanted("all-reduce", "a", 16)],
+            "more",
+        ),
+        (
+            [fired("all-to-all", "a", 64), fired("all-reduce", "a", 8)],
+            [wanted("all-gather", "a", 64)],
+            "gathers, exchanges and reduces",
+        ),
+    ],
+)
+def test_what_no_rule_accounts_for_is_another_plan(
+    counted: list[Collective], due_: list[Due], plan: str
+) -> None:
+    """Missing, extra, over the wrong axis, of other bytes: by the kinds that the ledger knows."""
+    assert explain(TWO, counted, due_).plan == plan
+    assert plan in PLANS
+
+
+def test_the_message_says_what_is_missing_and_extra_where() -> None:
+    """Kind, axis, bytes and pass; over the contract and over the least."""
+    trained = case(RECIPES["block-fsdp"], (4,), {})
+    program = (
+        Collective("all-gather", ("fsdp",), 4, 1568),
+        Collective("all-reduce", ("fsdp",), 4, 8),
+        Collective("all-gather", ("fsdp",), 4, 1568, "backward"),
+        Collective("all-to-all", ("fsdp",), 4, 99, "backward"),
+    )
+    forward, backward, update = collectives(
+        trained, Answer(trained.id, "torch", Done(), (), program)
+    )
+    assert (forward.verdict, update.verdict) == ("agree", "agree")
+    assert backward.observed == "plan: exchanges"
+    assert backward.why == (
+        "in backward, missing: reduce-scatter(fsdp) of 6,272 B;"
+        " extra: all-to-all(fsdp) of 99 B; 0.508x the contract's bytes, 1.02x the least"
+    )
+
+
+def test_the_formulas_are_those_of_the_papers() -> None:
+    """Worked out by hand, for a layer of Llama 3 8B in bfloat16 on 8 x 8 devices."""
+    sizes = {"batch": 8, "seq": 8192, "dim": 4096, "heads": 32, "kv": 8, "head": 128,
+             "hidden": 14336}  # fmt: skip
+    on = mesh({"fsdp": 8, "tp": 8})
+    found = due(RECIPES["block-fsdp-tp"], sizes, on, 2)
+    # A sequence of 8192 places of 4096 numbers of 2 bytes is 64 MiB; a device has an eighth.
+    mib = 2**20
+    # Eighths of 4096 x (4096 + 2 x 1024 + 4096 + 3 x 14336) numbers, and two norms.
+    weights = 4096 * (4096 + 2 * 1024 + 4096 + 3 * 14336) // 8 + 2 * 4096
+    assert [(one.term.pass_, one.term.kind, one.term.axes, one.count, one.bytes)
+            for one in found] == [
+        ("forward", "all-gather", ("fsdp",), 1, weights * 2 // 8),
+        ("backward", "all-gather", ("fsdp",), 1, weights * 2 // 8),
+        ("backward", "reduce-scatter", ("fsdp",), 1, weights * 2),
+        ("forward", "all-gather", ("tp",), 2, 2 * 8 * mib),
+        ("forward", "reduce-scatter", ("tp",), 2, 2 * 64 * mib),
+        ("backward", "all-gather", ("tp",), 2, 2 * 8 * mib),
+        ("backward", "reduce-scatter", ("tp",), 2, 2 * 64 * mib),
+        ("backward", "all-reduce", ("tp",), 2, 2 * 4096 * 2),
+        ("forward", "all-reduce", ("fsdp", "tp"), 1, 4),
+    ]  # fmt: skip
+
+
+def test_every_recipe_has_a_contract_with_a_source() -> None:
+    """And every contract is that of a recipe; on three meshes at least, all of it whole numbers."""
+    assert CONTRACTS.keys() == RECIPES.keys()
+    for name, contract in CONTRACTS.items():
+        assert contract.source.startswith("https://")
+        own = [one for one in cases() if one.question.recipe and one.question.recipe.name == name]
+        assert len({one.question.mesh for one in own}) >= 3
+        for one in own:
+            assert one.question.recipe is not None
+            sizes = {**MODELS[RECIPES[name].model].sizes, **one.question.recipe.sizes}
+            assert due(RECIPES[name], sizes, one.question.mesh, 8)
+
+
+def test_a_formula_that_gives_no_whole_number_is_refused() -> None:
+    """Rather than rounded: half a byte is a mistake in the formula or in the sizes."""
+    with pytest.raises(ValueError, match=r"is 42\.\d+"):
+        due(RECIPES["mlp-tp"], {"batch": 1, "dim": 1, "hidden": 4}, mesh({"tp": 2}), 42.5)  # type: ignore[arg-type]
+
+
+def test_a_layout_for_the_wrong_dim_is_told() -> None:
+    """In both notations."""
+    from suites import recipe_mistakes
+    from suites.recipes import findings
+    from suites.truth import truth
+
+    trained = case(RECIPES["mlp-tp"], (2,), {})
+    right = truth(trained)
+    answer = recipe_mistakes.right_answer(trained, right, "torch")
+    wrong = next(
+        one for one in recipe_mistakes.mistakes(trained, answer)
+        if one.name == "wrong split dim of up.weight"
+    )  # fmt: skip
+    found = [f for f in findings(trained, wrong.answer, None, right) if f.aspect == "layout"]
+    (bad,) = (f for f in found if f.verdict == "divergence")
+    assert (bad.step, bad.observed) == ("up.weight", "layout: not as planned")
+    assert "S(0)" in bad.wanted
+    assert "P('tp'" in bad.wanted
+    assert "S(1)" in bad.got
+
+
+def test_answers_of_an_unknown_release_are_told_apart() -> None:
+    """A step that is right by its own unsharded one is wrong if that one is."""
+    from cases.arrays import pack, unpack
+    from suites import recipe_mistakes
+    from suites.recipes import findings
+    from suites.truth import truth
+
+    trained = case(RECIPES["mlp-tp"], (2,), {})
+    right = truth(trained)
+    torch = recipe_mistakes.right_answer(trained, right, "torch")
+    twice = tuple(
+        msgspec.structs.replace(
+            one,
+            full=(pack(unpack(one.full[0]) * 2),),
+            shards=None if one.shards is None else tuple(
+                None if s is None else pack(unpack(s) * 2) for s in one.shards),
+        )
+        if one.name.removeprefix("plain/") == "grad/up.weight" else one
+        for one in torch.seen
+    )  # fmt: skip
+    wrong = msgspec.structs.replace(torch, subject="jax/jit", seen=twice)
+    bad = {
+        (f.step, f.against)
+        for f in findings(trained, wrong, torch, right)
+        if f.verdict == "divergence" and f.aspect == "gradients"
+    }
+    assert bad == {("plain/grad/up.weight", "reference"), ("plain/grad/up.weight", "torch")}
