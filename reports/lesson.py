@@ -39,7 +39,7 @@ def page() -> list[str]:
     lines.append(_row("full tensor of S(1) by S(0)", paid))
     (row,) = {str(unpack(product[s]["y"].full[0])[0]) for s in ("torch", "jax/jit")}
     lines += ["", f"row 0 of the product, in torch and jax/jit: {row.replace('.', '')}"]
-    return lines
+    return [*lines, "", *_training(cases["lesson-tensor-parallel"])]
 
 
 def _row(head: str, cells: list[str] | tuple[str, ...]) -> str:
@@ -57,6 +57,32 @@ def _shards(case: Case) -> list[str]:
         values = unpack(shard).ravel().astype(int).tolist()
         lines.append(f"  device {device} holds {values}, local shape {list(shard.shape)}")
     return lines
+
+
+def _training(case: Case) -> list[str]:
+    """The tensor-parallel MLP: where its weights lie, what a step fires, how its output arrives."""
+    answers = recorded(case)
+    lines = ["on tp=2: Linear(4 to 8), ReLU, Linear(8 to 4) through parallelize_module or one jit"]
+    for name in ("up.weight", "down.weight"):
+        (told,) = {_weight(case, answers[subject][name]) for subject in SUBJECTS[:2]}
+        lines.append(f"  {name} {told}, in torch and jax/jit")
+    lines.append(_row("", SUBJECTS[:2]))
+    for pass_ in ("forward", "backward"):
+        fired = (
+            say(one for one in answers[subject].program or () if one.pass_ == pass_)
+            for subject in SUBJECTS[:2]
+        )
+        lines.append(_row(pass_, tuple(fired)))
+    out = answers["torch"]["out"]
+    lines.append(f"torch's output of shape {list(out.shape)} arrives as {out.note}")
+    return lines
+
+
+def _weight(case: Case, seen: Observed) -> str:
+    shapes = {shard.shape for shard in seen.shards or () if shard is not None}
+    (local,) = shapes
+    where = _placements(case, seen)
+    return f"of shape {list(seen.shape)} lies at {where}, local shape {list(local)}"
 
 
 def _cell(case: Case, answer: Answer) -> str:

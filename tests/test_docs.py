@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 
+from cases.load import load
 from conftest import pytest_addoption
 from reports import (
     changes,
@@ -88,6 +89,16 @@ def test_the_ported_layer_goes_from_toml_to_verdict_to_script_to_ledger(tmp_path
     assert done.returncode == 1, done.stderr
     assert "rank 3 wanted [[0.0, 1.0" in done.stdout
     assert run(tmp_path, f"--cases={path}", f"--ledger={known}").code == 0
+
+
+def test_the_examples_of_writing_cases_load(tmp_path: Path) -> None:
+    """Every whole case in docs/cases.md is one."""
+    text = (ROOT / "docs" / "cases.md").read_text()
+    found = re.findall(r"<!-- example: (\S+) -->\n```toml\n(.*?)```", text, re.DOTALL)
+    assert len(found) >= 2
+    for name, body in found:
+        (tmp_path / name).write_text(body)
+        assert load(tmp_path / name)
 
 
 @pytest.mark.parametrize("report", PAGES, ids=lambda report: report.PAGE.name)
