@@ -142,7 +142,7 @@ class _Asking:
             if not raised:
                 break
             self._note(raised)
-            finished = [r for r in reports if r in self._members]
+            finished = [r for r in sorted(reports) if r in self._members]
             if finished or not merge.in_step(list(raised.values())):
                 self.apart += [f"rank {r} finished" for r in finished]
                 return
