@@ -154,6 +154,7 @@ def derive(step: MeshStep, of: Mesh, made: dict[str, Grid]) -> Grid:
             raise MeshError((2, i), f"axis {axis!r} again", "each axis once")
     match step.op:
         case "mesh_slice":
+            _check_apart(step, known)
             return Grid({axis: known[axis] for axis in step.axes})
         case "mesh_flatten":
             picked = Grid({axis: known[axis] for axis in step.axes})
@@ -162,6 +163,21 @@ def derive(step: MeshStep, of: Mesh, made: dict[str, Grid]) -> Grid:
         case "mesh_unflatten":
             return _unflatten(step, base)
     return _concatenate(step, known, made, of.size)
+
+
+def _check_apart(step: MeshStep, known: dict[str, Lines]) -> None:
+    """Refuses axes of which two join the same positions, as an axis and one flattened of it do.
+
+    Raises:
+        MeshError: they overlap.
+    """
+    for i, axis in enumerate(step.axes):
+        for other in step.axes[:i]:
+            for one, theirs in zip(known[axis], known[other]):
+                if len({*one} & {*theirs}) > 1:
+                    raise MeshError(
+                        (2, i), f"axis {axis!r}, which overlaps {other!r}", "axes apart"
+                    )
 
 
 def _by_position(lines: Sequence[Line] | dict[Line, None], count: int) -> Lines:

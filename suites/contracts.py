@@ -22,7 +22,7 @@ from cases.recipes.contracts import Due, due
 from cases.recipes.form import PASSES
 from suites import aspects
 from suites.collectives import GATHERS, MERGES, REDUCES, SEQUENCE
-from suites.verdict import Finding, agree
+from suites.verdict import Finding, agree, not_comparable
 
 # A rule of recipes alone, beside those of single steps.
 GROUPED = "tensors grouped otherwise"
@@ -76,14 +76,23 @@ def explain(mesh: Mesh, counted: Iterable[Collective], wanted: Iterable[Due]) ->
     spare = Bytes()
     for one in wanted:
         key = one.term.kind, _wide(mesh, one.term.axes)
-        (spare if one.term.spare else lacking)[key] += one.bytes
+        if not one.term.spare:
+            lacking[key] += one.bytes
+    for key in list(lacking):
+        _take(extra, lacking, key, key)
+    number = sum(one.count for one in wanted if not one.term.spare)
+    for one in wanted:
+        # What is spare is done whole or not at all. Where it looks like what is due, as keys that
+        # a ring passes again look like their gradients, the values tell.
+        key = one.term.kind, _wide(mesh, one.term.axes)
+        if one.term.spare and extra[key] >= one.bytes:
+            extra[key] -= one.bytes
+            number += one.count
+        elif one.term.spare:
+            spare[key] += one.bytes
     rules: list[str] = []
-    for need in (lacking, spare):
-        for key in list(need):
-            _take(extra, need, key, key, 1)
     _rewrite(mesh, extra, lacking, rules)
     left = +lacking, +extra
-    number = sum(one.count for one in wanted if not one.term.spare or not +spare)
     if not any(left) and len([one for one in counted if _wide(mesh, one.axes)]) != number:
         rules.append(GROUPED)
     return Explained(tuple(dict.fromkeys(rules)), *left, +spare)
@@ -103,19 +112,10 @@ def _bytes(mesh: Mesh, counted: Iterable[Collective]) -> Bytes:
     return found
 
 
-def _take(
-    extra: Bytes,
-    lacking: Bytes,
-    have: Key,
-    need: Key,
-    times: int,
-) -> int:
-    """Let what there is too much of stand for what is lacking; the bytes that were so settled.
-
-    ``times``: how many bytes of what is lacking one byte stands for.
-    """
-    n = min(extra[have] * times, lacking[need])
-    extra[have] -= n // times
+def _take(extra: Bytes, lacking: Bytes, have: Key, need: Key) -> int:
+    """Let what there is too much of stand for what is lacking; the bytes that were so settled."""
+    n = min(extra[have], lacking[need])
+    extra[have] -= n
     lacking[need] -= n
     return n
 
@@ -128,10 +128,10 @@ def _rewrite(
 ) -> None:
     for kind, axes in [key for key in lacking if lacking[key]]:
         if kind == "reduce-scatter":
-            if _take(extra, lacking, ("all-reduce", axes), (kind, axes), 1):
+            if _take(extra, lacking, ("all-reduce", axes), (kind, axes)):
                 rules.append(REDUCES)
             _reduce_wider(mesh, extra, lacking, axes, rules)
-        if kind == "all-to-all" and _take(extra, lacking, ("all-gather", axes), (kind, axes), 1):
+        if kind == "all-to-all" and _take(extra, lacking, ("all-gather", axes), (kind, axes)):
             rules.append(GATHERS)
     for kind, axes in [key for key in lacking if lacking[key]]:
         parts = [(kind, frozenset({axis})) for axis in axes]
@@ -175,11 +175,15 @@ def collectives(case: Case, answer: Answer) -> list[Finding]:
     """Pass by pass: did it fire what the contract of its recipe says?"""
     if answer.program is None or not isinstance(answer.end, Done):
         return aspects.missing(case, answer, "collectives")
-    found = []
+    found, mesh = [], case.question.mesh
     for name in PASSES:
         wanted = [one for one in dues(case) if one.term.pass_ == name]
         counted = [one for one in answer.program if one.pass_ == name]
-        found.append(_held(case.question.mesh, name, counted, wanted))
+        if any(one.in_loop for one in counted):
+            why = "a loop body is counted once, however often it runs"
+            found.append(not_comparable(name, "collectives", why, got=said(_bytes(mesh, counted))))
+            continue
+        found.append(_held(mesh, name, counted, wanted))
     return found
 
 

@@ -57,7 +57,7 @@ def report(
             lines += _picture(case, answer, _plain(verdict.step), verdict)
             lines += _remains(answer.end)
     lines += ["", *_others(verdicts, bad)]
-    lines += _again(bad, command)
+    lines += _again(bad, command, question.mode == "real" and question.recipe is None)
     return "\n".join(lines)
 
 
@@ -88,8 +88,8 @@ def _given(given: Input, mesh: Mesh) -> str:
 
 def said(step: Step, mesh: Mesh) -> str:
     """A step in the program notation, and the layout asked for in both notations."""
-    params = "".join(f", {key}={value!r}" for key, value in step.params.items())
-    text = f"{step.result} = {step.op}({', '.join(map(str, step.args))}{params})"
+    given = [*map(str, step.args), *(f"{key}={value!r}" for key, value in step.params.items())]
+    text = f"{step.result} = {step.op}({', '.join(given)})"
     return text + (f"    to {both(step.to, mesh)}" if step.to is not None else "")
 
 
@@ -153,7 +153,7 @@ def _others(verdicts: Sequence[Verdict], bad: Sequence[tuple[int, Verdict]]) -> 
     ]
 
 
-def _again(bad: Sequence[tuple[int, Verdict]], command: str) -> list[str]:
+def _again(bad: Sequence[tuple[int, Verdict]], command: str, scripts: bool) -> list[str]:
     """How to see just this again, per framework, and without us."""
     frameworks = sorted({framework_of(verdict.subject) for _, verdict in bad})
     lines = [f"again   {command}"]
@@ -161,7 +161,8 @@ def _again(bad: Sequence[tuple[int, Verdict]], command: str) -> list[str]:
         others = [f"--{other}=off" for other in FRAMEWORKS if other != name]
         words = [command, *(one for one in others if one not in command)]
         lines.append(f"{name:<8}{' '.join(words)}")
-    return [*lines, f"alone   {command} --repro=out/"]
+    # Of plans and of whole models there are no scripts.
+    return [*lines, f"alone   {command} --repro=out/"] if scripts else lines
 
 
 def ended(answers: Mapping[str, Answer]) -> str:

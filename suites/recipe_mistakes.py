@@ -18,8 +18,6 @@ from adapters.reference.values import cut
 from cases.arrays import pack, unpack
 from cases.layout import largest, normal, offset, ranges
 from cases.model import Case, Layout, Mesh
-from cases.recipes import MODELS, row_of, sizes_of
-from cases.recipes.layouts import names
 from cases.recipes.values import RATE
 from suites.contracts import as_collective, dues
 from suites.discrimination import Mistake
@@ -48,15 +46,12 @@ def right_answer(case: Case, right: Truth, subject: str) -> Answer:
 
 
 def _planned(case: Case, right: Truth) -> Iterator[Observed]:
-    """Parameters, their gradients and new values where there is no data: layouts and shapes."""
-    question = case.question
-    row, sizes = row_of(question), sizes_of(question)
-    for tensor in MODELS[row.model].parameters:
-        for name in names(tensor.name):
-            layout, shape = right.layouts[name], tensor.sizes(sizes)
-            assert layout is not None
-            local = largest(question.mesh, layout, shape)
-            yield Observed(name, question.recipe.dtype, shape, layout, local=local)  # type: ignore[union-attr]
+    """What a step without data shows: layouts, shapes and dtypes."""
+    mesh = case.question.mesh
+    for name, typed in right.typed.items():
+        layout = right.layouts.get(name) or Layout(((),) * len(typed.shape))
+        local = largest(mesh, layout, typed.shape)
+        yield Observed(name, typed.dtype, typed.shape, layout, local=local)
 
 
 def _observed(name: str, value: NDArray[Any], mesh: Mesh, right: Truth) -> Observed:

@@ -16,8 +16,8 @@ from adapters.reference.gradient import ERROR
 from adapters.reference.recipes import slopes
 from adapters.reference.values import cut
 from cases.arrays import Array, pack, unpack
-from cases.layout import same
-from cases.model import Case, Layout
+from cases.layout import largest, local_shape, ranges, same
+from cases.model import Case, Layout, Mesh
 from cases.recipes import row_of, sizes_of
 from cases.recipes.layouts import layouts, observed
 from suites import aspects, plans
@@ -39,7 +39,11 @@ def findings(case: Case, answer: Answer, torch: Answer | None, right: Truth) -> 
     known = tuple(seen for seen in answer.seen if seen.name in right.values)
     planned = case.question.mode == "plan"
     found: list[Finding] = (plans if planned else aspects).soundness(case, own, right)
-    found += aspects.global_(case, msgspec.structs.replace(answer, seen=known), right)
+    if planned:
+        found += plans.global_(case, own, right)
+    else:
+        found += aspects.global_(case, msgspec.structs.replace(answer, seen=known), right)
+    found += _absent(case, answer)
     if not planned and isinstance(answer.end, Done):
         found += _steps(case, answer) + _differences(case, answer)
     found += aspects.stated(case, _stating(case, own))
@@ -65,6 +69,19 @@ def _doubt(case: Case, torch: Answer) -> frozenset[str | None]:
     return frozenset(one.step for one in steps if one.verdict == "divergence")
 
 
+def _absent(case: Case, answer: Answer) -> list[Finding]:
+    """What a step that came to its end does not show, of all that it should."""
+    if not isinstance(answer.end, Done):
+        return []
+    seen = {one.name for one in answer.seen}
+    return [
+        Finding(name, _aspect(name), "reference", "divergence", "wrong value", "to see it",
+                "nothing: it is not there")
+        for name in case.question.check
+        if name not in seen and not (case.question.mode == "plan" and name.startswith(PLAIN))
+    ]  # fmt: skip
+
+
 def _stating(case: Case, answer: Answer) -> Answer:
     """Only what the case itself states something of."""
     said = case.expectation
@@ -82,7 +99,7 @@ def _steps(case: Case, answer: Answer) -> list[Finding]:
     """Gradients and new parameters, against those of the framework's own unsharded step.
 
     Of a tensor that has no global value, such as a parameter that no plan took up, the shards:
-    they have to be what the plan deals out. What is not shown at all is wrong.
+    they have to be what the plan deals out.
     """
     seen = {one.name: one for one in answer.seen}
     row, question = row_of(case.question), case.question
@@ -96,10 +113,6 @@ def _steps(case: Case, answer: Answer) -> list[Finding]:
             found.append(not_comparable(name, _aspect(name), "no unsharded step"))
             continue
         if one is None:
-            found.append(
-                Finding(name, _aspect(name), "reference", "divergence", "wrong value",
-                        show(whole.full[0]), "nothing: it is not there")
-            )  # fmt: skip
             continue
         parts: list[tuple[str, Array, Array]] = []
         if one.full:
@@ -137,7 +150,8 @@ def _differences(case: Case, answer: Answer) -> list[Finding]:
         if not full:
             continue
         got = unpack(full[0])
-        off = [i for i, slope in sampled.items() if abs(float(got[i]) - slope) > ERROR]
+        # Of NaN nothing is true.
+        off = [i for i, slope in sampled.items() if not abs(float(got[i]) - slope) <= ERROR]
         if off:
             texts = f"{sampled[off[0]]:.12g} at {list(off[0])}", f"{float(got[off[0]]):.12g}"
             why = f"{len(off)} of {len(sampled)} elements tried are not the slope of the loss"
@@ -170,6 +184,20 @@ def _unsharded(answer: Answer, torch: Answer) -> list[Finding]:
     return found
 
 
+def _unsaid(mesh: Mesh, seen: Observed, wanted: Layout) -> Finding:
+    """Of what reports no layout: the shapes of its shards have to be those of the plan."""
+    held = [local_shape(one) for one in ranges(mesh, wanted, seen.shape)]
+    got = [None if one is None else one.shape for one in seen.shards or ()]
+    if seen.local is not None:
+        held, got = [largest(mesh, wanted, seen.shape)], [seen.local]
+    for right, one in zip(held, got):
+        if one is not None and one != right:
+            texts = f"{aspects.said(wanted, mesh)}, local shape {list(right)}", f"{list(one)}"
+            return Finding(seen.name, "layout", "reference", "divergence",
+                           "layout: not as planned", *texts)  # fmt: skip
+    return not_comparable(seen.name, "layout", "no layout reported")
+
+
 def _layouts(case: Case, sharded: Iterable[Observed]) -> list[Finding]:
     """Parameters, gradients, new parameters and the result, against the plan."""
     question = case.question
@@ -180,7 +208,7 @@ def _layouts(case: Case, sharded: Iterable[Observed]) -> list[Finding]:
         if wanted is None:
             continue
         if seen.layout is None:
-            found.append(not_comparable(seen.name, "layout", "no layout reported"))
+            found.append(_unsaid(mesh, seen, wanted))
         elif isinstance(seen.layout, Layout) and same(mesh, wanted, seen.layout, seen.shape):
             found.append(agree(seen.name, "layout"))
         else:

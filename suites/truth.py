@@ -17,7 +17,7 @@ from cases.model import Case, Layout, Tolerance
 from cases.ops import OPS
 from cases.program import Typed
 from cases.recipes import row_of, sizes_of
-from cases.recipes.layouts import layouts
+from cases.recipes.layouts import layouts, shapes
 from suites.values import difference, show, tolerance_for
 
 # A training step's numbers are of size one, at the end of sums of at most some thousand products:
@@ -97,8 +97,16 @@ def _of_recipe(case: Case) -> Truth:
     placed: dict[str, Layout | None] = dict(
         layouts(row_of(question), sizes_of(question), question.mesh)
     )
-    if case.question.mode == "plan":
-        return Truth({}, {}, placed)
+    if question.mode == "plan":
+        assert question.recipe is not None
+        dtype = question.recipe.dtype
+        # Losses are taken of at least float32.
+        wide = "float64" if dtype == "float64" else "float32"
+        typed = {
+            name: Typed(shape, wide if name == "loss" else dtype)
+            for name, shape in shapes(row_of(question), sizes_of(question)).items()
+        }
+        return Truth({}, {}, placed, typed=typed)
     found = {name: pack(np.asarray(value)) for name, value in recipes.values(case.question).items()}
     found |= {f"plain/{name}": found[name] for name in ("out", "loss")}
     return Truth(

@@ -33,6 +33,18 @@ RECIPES: dict[str, tuple[dict[str, str | None], str]] = {
         {"recipe": '{ name = "attention-tp", sizes = { kv = 2, head = 4 } }', "mesh": "{ tp = 4 }",
          "inputs.x": None, "program": None},
         'case "a": recipe.sizes: found kv = 2, wanted a multiple of 4, whole heads'),
+    "recipe with queries left over": (
+        {"recipe": '{ name = "block-tp", sizes = { heads = 6, kv = 4 } }', "mesh": "{ tp = 2 }",
+         "inputs.x": None, "program": None},
+        'case "a": recipe.sizes: found heads = 6, wanted a multiple of kv = 4, as many queries to each key'),
+    "recipe with heads of odd size": (
+        {"recipe": '{ name = "block-tp", sizes = { head = 3 } }', "mesh": "{ tp = 2 }",
+         "inputs.x": None, "program": None},
+        'case "a": recipe.sizes: found head = 3, wanted an even number, whose halves are rotated'),
+    "recipe too large for data": (
+        {"recipe": '{ name = "mlp-tp", sizes = { hidden = 536870912 } }', "mesh": "{ tp = 2 }",
+         "inputs.x": None, "program": None},
+        'case "a": recipe.sizes: found 2,147,483,648 elements, wanted at most 16,777,216 in mode real'),
     "recipe in short numbers": (
         {"recipe": '{ name = "mlp-tp", dtype = "bfloat16" }', "mesh": "{ tp = 2 }",
          "inputs.x": None, "program": None},

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
+import numpy as np
 import pytest
 
-from adapters.answer import Answer, Collective, Done
+from adapters.answer import Answer, Collective, Done, Observed
+from cases.arrays import pack, unpack
 from cases.catalogue.training import case, cases
-from cases.model import Mesh, mesh
+from cases.model import Case, Mesh, mesh
+from cases.plan import planned
 from cases.recipes import MODELS, RECIPES
 from cases.recipes.contracts import CONTRACTS, Due, Term, due
+from suites import recipe_mistakes
 from suites.collectives import MERGES, PLANS, REDUCES, SEQUENCE
 from suites.contracts import GROUPED, collectives, explain
+from suites.recipes import findings
+from suites.truth import truth
 
 TWO = mesh({"a": 2, "b": 4})
 
@@ -84,6 +92,12 @@ def test_what_is_due_in_other_words_is_named(
         ([], [wanted("all-reduce", "a", 64)], "fewer"),
         ([fired("all-reduce", "a", 63)], [wanted("all-reduce", "a", 64)], "fewer"),
         ([fired("all-gather", "a", 8)], [], "more"),
+        # What is spare is done whole or not at all.
+        (
+            [fired("all-gather", "a", 64), fired("all-gather", "a", 8)],
+            [wanted("all-gather", "a", 64), wanted("all-gather", "a", 64, spare=True)],
+            "more",
+        ),
         ([fired("all-reduce", "b", 64)], [wanted("all-reduce", "a", 64)], "reduces"),
         ([fired("all-gather", "a", 64)], [wanted("reduce-scatter", "a", 64)], "gathers"),
         ([fired("all-to-all", "a", 64)], [wanted("all-gather", "a", 64)], "exchanges"),
@@ -174,10 +188,6 @@ def test_a_formula_that_gives_no_whole_number_is_refused() -> None:
 
 def test_a_layout_for_the_wrong_dim_is_told() -> None:
     """In both notations."""
-    from suites import recipe_mistakes
-    from suites.recipes import findings
-    from suites.truth import truth
-
     trained = case(RECIPES["mlp-tp"], (2,), {})
     right = truth(trained)
     answer = recipe_mistakes.right_answer(trained, right, "torch")
@@ -195,10 +205,7 @@ def test_a_layout_for_the_wrong_dim_is_told() -> None:
 
 def test_answers_of_an_unknown_release_are_told_apart() -> None:
     """A step that is right by its own unsharded one is wrong if that one is."""
-    from cases.arrays import pack, unpack
-    from suites import recipe_mistakes
-    from suites.recipes import findings
-    from suites.truth import truth
+    from cases.arrays import pack
 
     trained = case(RECIPES["mlp-tp"], (2,), {})
     right = truth(trained)
@@ -220,3 +227,69 @@ def test_answers_of_an_unknown_release_are_told_apart() -> None:
         if f.verdict == "divergence" and f.aspect == "gradients"
     }
     assert bad == {("plain/grad/up.weight", "reference"), ("plain/grad/up.weight", "torch")}
+
+
+def judged(trained: Case, change: Callable[[Observed], Observed | None]) -> set[tuple[str, str]]:
+    """(name, aspect) of what diverges in a right answer once each observation is changed."""
+    right = truth(trained)
+    answer = recipe_mistakes.right_answer(trained, right, "torch")
+    seen = tuple(one for seen in answer.seen if (one := change(seen)) is not None)
+    wrong = msgspec.structs.replace(answer, seen=seen)
+    found = findings(trained, wrong, None, right)
+    return {(str(f.step), f.aspect) for f in found if f.verdict == "divergence"}
+
+
+def test_gradients_that_are_no_numbers_are_wrong() -> None:
+    """Sharded and unsharded alike: they agree with one another, and not with differences."""
+
+    def spoilt(seen: Observed) -> Observed:
+        if not seen.name.endswith("grad/up.weight"):
+            return seen
+        none = pack(np.full(seen.shape, np.nan))
+        return msgspec.structs.replace(seen, full=(none,), shards=None)
+
+    found = judged(case(RECIPES["mlp-tp"], (2,), {}), spoilt)
+    assert ("plain/grad/up.weight", "gradients") in found
+
+
+@pytest.mark.parametrize("name", ["up.weight", "out", "loss", "grad/x", "plain/loss"])
+def test_what_is_not_shown_is_missed(name: str) -> None:
+    """An answer that came to its end shows everything."""
+    found = judged(
+        case(RECIPES["mlp-tp"], (2,), {}), lambda seen: None if seen.name == name else seen
+    )
+    assert {one for one, _ in found} == {name}
+
+
+def test_a_parameter_that_no_plan_took_up_is_not_as_planned() -> None:
+    """It reports no layout, and is whole on every device."""
+
+    def left(seen: Observed) -> Observed:
+        if seen.name != "up.weight":
+            return seen
+        return msgspec.structs.replace(
+            seen, layout=None, offsets=None, shards=(seen.full[0],) * 2, full=()
+        )
+
+    assert judged(case(RECIPES["mlp-tp"], (2,), {}), left) == {("up.weight", "layout")}
+
+
+def test_a_planned_step_is_held_to_shapes_and_types() -> None:
+    """Without data, dtype and local shape are what there is."""
+    planned_ = planned(case(RECIPES["mlp-tp"], (2,), {}))
+    assert judged(planned_, lambda seen: seen) == set()
+    found = judged(planned_, lambda seen: msgspec.structs.replace(seen, dtype="int8"))
+    assert ("up.weight", "global") in found
+    found = judged(
+        planned_, lambda seen: msgspec.structs.replace(seen, layout=None, local=seen.shape)
+    )
+    assert ("up.weight", "layout") in found
+
+
+def test_a_loop_is_not_counted() -> None:
+    """Its body may run any number of times."""
+    trained = case(RECIPES["mlp-tp"], (2,), {})
+    answer = recipe_mistakes.right_answer(trained, truth(trained), "jax/jit")
+    looped = tuple(msgspec.structs.replace(one, in_loop=True) for one in answer.program or ())
+    found = collectives(trained, msgspec.structs.replace(answer, program=looped))
+    assert [one.verdict for one in found] == ["not comparable", "not comparable", "agree"]

@@ -69,8 +69,10 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._paused = 0
 
     def begin(self, held: Iterable[torch.Tensor] = ()) -> None:
-        """Forget all that was noted; count what ``held`` (parameters, inputs) from now on."""
-        self.strange.clear()
+        """Forget all that was noted; count what ``held`` (parameters, inputs) from now on.
+
+        What is strange is kept until it is told.
+        """
         self._fired.clear()
         self._storages.clear()
         self.peak = 0

@@ -150,6 +150,7 @@ class _View:
             if name in run.values and _is_here(run.values[name]):
                 seen += self._see(name, run.values[name], lines, run)
         complaints = (*run.complaints, *(f"an op without a kind: {one}" for one in watch.strange))
+        watch.strange.clear()
         return Answer(
             question.id, subject, self._end, tuple(seen), program, complaints, peak=peak
         )  # fmt: skip

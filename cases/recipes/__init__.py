@@ -71,7 +71,7 @@ def sizes_of(question: Question) -> dict[str, int]:
 
 
 def misfits(row: Row, sizes: dict[str, int], mesh: Mesh) -> list[tuple[str, str]]:
-    """What of a recipe cannot be split evenly on a mesh: what was found, what is wanted."""
+    """What of a recipe does not fit, or is not split evenly: what was found, what is wanted."""
     found = []
     model = MODELS[row.model]
     for tensor in (*model.parameters, *model.inputs, model.out):
@@ -84,6 +84,11 @@ def misfits(row: Row, sizes: dict[str, int], mesh: Mesh) -> list[tuple[str, str]
                 parts *= mesh[axis]
             if size % parts:
                 found.append((f"{name} = {size}", f"a multiple of {parts}, to split {tensor.name}"))
+    if "kv" in sizes and sizes["heads"] % sizes["kv"]:
+        wanted = f"a multiple of kv = {sizes['kv']}, as many queries to each key"
+        found.append((f"heads = {sizes['heads']}", wanted))
+    if "head" in sizes and sizes["head"] % 2:
+        found.append((f"head = {sizes['head']}", "an even number, whose halves are rotated"))
     # Heads are split whole.
     if row.tensor and "kv" in sizes and sizes["kv"] % mesh[row.tensor]:
         found.append((f"kv = {sizes['kv']}", f"a multiple of {mesh[row.tensor]}, whole heads"))

@@ -58,7 +58,6 @@ class Due(msgspec.Struct, frozen=True):
 _MEGATRON = "https://arxiv.org/abs/1909.08053"
 _SEQUENCE = "https://arxiv.org/abs/2205.05198"
 _FSDP = "https://arxiv.org/abs/2304.11277"
-_HYBRID = "https://arxiv.org/abs/2304.11277"
 _TITAN = "https://arxiv.org/abs/2410.06511"
 _GSHARD = "https://arxiv.org/abs/2006.16668"
 _LLAMA = "https://arxiv.org/abs/2407.21783"
@@ -123,7 +122,7 @@ CONTRACTS = {
                  "the shards of the gradients, over the replicas"),
             _loss("dp_replicate", "fsdp"),
         ),
-        _HYBRID,
+        _FSDP,
     ),
     "block-fsdp-tp": Contract(
         (*_gathered("fsdp"), *_sequence("batch / fsdp"), _loss("fsdp", "tp")), _TITAN
@@ -191,7 +190,8 @@ def due(
         "weights": _weights(row, sizes, mesh),
     }
     if row.expert:
-        names["arrivals"] = arrivals or sizes["batch"] * sizes["seq"] // mesh[row.expert]
+        even = sizes["batch"] * sizes["seq"] // mesh[row.expert]
+        names["arrivals"] = even if arrivals is None else arrivals
     found = []
     for term in CONTRACTS[row.name].terms:
         if any(mesh[axis] > 1 for axis in term.axes):

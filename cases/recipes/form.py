@@ -11,9 +11,9 @@ from cases import forms
 from cases.errors import Where
 from cases.inputs import Tensor
 from cases.model import Layout, Mesh, Recipe
-from cases.program import Typed
+from cases.program import Typed, check_size
 from cases.recipes import MODELS, RECIPES, misfits
-from cases.recipes.layouts import layouts, observed
+from cases.recipes.layouts import layouts, shapes
 
 # The passes of a training step, by which its collectives are counted.
 PASSES = ("forward", "backward", "update")
@@ -59,14 +59,11 @@ def read_recipe(
     dtype = raw.get("dtype", "float64")
     if forms.text(dtype, place.at("dtype")) not in known:
         raise place.at("dtype").bad(repr(dtype), f"{' or '.join(known)} in mode {mode}")
-    shapes = {tensor.name: tensor.sizes(sizes) for tensor in (*model.parameters, model.out)}
+    for tensor in (*model.parameters, *model.inputs, model.out):
+        check_size(Typed(tensor.sizes(sizes), dtype), mode, place.at("sizes"))
     placed = layouts(row, sizes, mesh)
     tensors = {}
-    for name in observed(row):
-        base = name.rpartition("/")[2]
-        shape = () if base == "loss" else shapes.get(base)
-        if shape is None:
-            shape = next(one.sizes(sizes) for one in model.inputs if one.name == base)
+    for name, shape in shapes(row, sizes).items():
         layout = placed.get(name, Layout(((),) * len(shape)))
         tensors[name] = Tensor(Typed(shape, dtype), mesh, layout)
     return Recipe(row.name, given, dtype), tensors

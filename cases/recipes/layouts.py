@@ -75,6 +75,15 @@ def layouts(row: Row, sizes: Sizes, mesh: Mesh) -> dict[str, Layout]:
     return found
 
 
+def shapes(row: Row, sizes: Sizes) -> dict[str, tuple[int, ...]]:
+    """The global shape of everything in `observed`."""
+    model = MODELS[row.model]
+    known = {one.name: one.sizes(sizes) for one in (*model.parameters, *model.inputs, model.out)}
+    return {
+        name: () if name == "loss" else known[name.rpartition("/")[2]] for name in observed(row)
+    }
+
+
 def names(parameter: str) -> tuple[str, str, str]:
     """What an answer calls a parameter, its gradient, and its value after one step."""
     return parameter, f"grad/{parameter}", f"new/{parameter}"

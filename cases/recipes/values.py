@@ -22,9 +22,10 @@ RATE = 0.5
 
 
 def values(tensor: Tensor, sizes: dict[str, int], dtype: str) -> NDArray[Any]:
-    """The global array: numbers of size about 1/√(last dim) for weights, about 1 for vectors.
+    """The global array, of numbers of size about 1.
 
-    Indices are int64. No two neighbours are alike, and none is zero.
+    Of about 1/√(last dim) for weights that FSDP shards; near 1 for vectors. Indices are int64.
+    Hardly two neighbours are alike, and no real number is zero.
     """
     shape = tensor.sizes(sizes)
     count = np.arange(1, math.prod(shape) + 1, dtype=np.uint64)

@@ -156,7 +156,12 @@ def rings(row: Row) -> bool:
 def ring(mesh: DeviceMesh, buffers: list[torch.Tensor]) -> Iterator[None]:
     """The region of ring attention. Inside it the buffers x, target and angles are split."""
     # Keys and values go round, each device sending to the next; the order of places stays.
+    options = _attention._cp_options
+    before = options.rotate_method, options.enable_load_balance
     _attention.set_rotate_method("alltoall")
-    _attention._cp_options.enable_load_balance = False
-    with context_parallel(mesh, buffers=buffers, buffer_seq_dims=[1, 1, 0]):
-        yield
+    options.enable_load_balance = False
+    try:
+        with context_parallel(mesh, buffers=buffers, buffer_seq_dims=[1, 1, 0]):
+            yield
+    finally:
+        options.rotate_method, options.enable_load_balance = before
