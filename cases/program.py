@@ -382,9 +382,7 @@ def outcome(row: Op, args: tuple[Any, ...], params: dict[str, Param]) -> Typed:
         ValueError: NumPy refuses the arguments; the text is NumPy's.
     """
     small: dict[int, int] = {}
-    blind = row.family in ("pointwise", "reduction", "move")
-    blind = blind or row.name in ("matmul", "einsum", "grad")
-    if blind and params.keys() <= {"axis", "keepdims", "subscripts", "dtype", "correction", "ord"}:
+    if _is_blind(row, args) and params.keys() <= _SIZELESS:
         sizes = {size for arg in args if isinstance(arg, Typed) for size in arg.shape}
         small = {size: 17 + i for i, size in enumerate(sorted(sizes - set(range(17))))}
     large = {short: size for size, short in small.items()}
@@ -394,6 +392,11 @@ def outcome(row: Op, args: tuple[Any, ...], params: dict[str, Param]) -> Typed:
         else arg
         for arg in args
     ]
+    heavy = max(
+        (math.prod(one.shape) for one in stand_ins if isinstance(one, np.ndarray)), default=0
+    )
+    if heavy > MAX_ELEMENTS:
+        raise ValueError(f"{heavy:,} elements, of at most {MAX_ELEMENTS:,} to learn a shape from")
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             # A mean of nothing is NaN, here as in the frameworks.
@@ -403,6 +406,26 @@ def outcome(row: Op, args: tuple[Any, ...], params: dict[str, Param]) -> Typed:
         text = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(re.sub(r"\d+", lambda n: str(large.get(int(n[0]), n[0])), text)) from None
     return Typed(tuple(large.get(int(n), int(n)) for n in made.shape), made.dtype.name)
+
+
+# Families and ops in which only it matters which sizes are equal, and parameters that are none.
+_BLIND = ("pointwise", "reduction", "move", "normalisation", "loss", "ordering")
+_BLIND_OPS = (
+    "matmul", "einsum", "linear", "addmm", "outer", "vecdot", "grad", "embedding", "dropout",
+    "scaled_dot_product_attention",
+)  # fmt: skip
+_SIZELESS = {
+    "axis", "keepdims", "subscripts", "dtype", "correction", "ord", "eps", "descending",
+    "reduction", "causal", "p", "seed", "draw", "seeding",
+}  # fmt: skip
+
+
+def _is_blind(row: Op, args: tuple[Any, ...]) -> bool:
+    """Whether sizes may have other names while a shape is learnt."""
+    if row.name == "scaled_dot_product_attention":
+        # Groups of heads are a quotient of sizes.
+        return len({arg.shape[:-2] for arg in args if isinstance(arg, Typed)}) == 1
+    return row.family in _BLIND or row.name in _BLIND_OPS
 
 
 @lru_cache(maxsize=4096)

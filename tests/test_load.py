@@ -414,3 +414,43 @@ def test_loading_needs_no_framework() -> None:
     root = Path(__file__).parent.parent
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, check=True)
     assert done.stdout.decode().strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("program", "shape"),
+    [
+        ("y = softmax(x, axis=-1)", (64, 8192, 128256)),
+        ("y = rms_norm(x, g)", (64, 8192, 128256)),
+        ("y = sort(x, axis=-1)", (64, 8192, 128256)),
+        ("y = linear(x, w)", (64, 8192, 28672)),
+        ("y = embedding(i, w)", (64, 8192, 128256)),
+        ("y = dropout(x, p=0.5, seed=1)", (64, 8192, 128256)),
+    ],
+)
+def test_a_planned_program_of_any_size_is_read_without_data(
+    tmp_path: Path, program: str, shape: tuple[int, ...]
+) -> None:
+    """Shapes of results are learnt from small stand-ins, in milliseconds."""
+    path = tmp_path / "cases.toml"
+    path.write_text(
+        '[[case]]\nid = "a"\nmode = "plan"\nmesh = { dp = 64, tp = 8 }\n'
+        f'program = ["{program}"]\n'
+        'inputs.x = { shape = [64, 8192, 128256], spec = "P()" }\n'
+        'inputs.g = { shape = [128256], spec = "P()" }\n'
+        'inputs.w = { shape = [28672, 128256], spec = "P()" }\n'
+        'inputs.i = { shape = [64, 8192], dtype = "int64", spec = "P()" }\n'
+    )
+    (case,) = load(path)
+    assert shapes(case.question)["y"].shape == shape
+
+
+def test_a_shape_that_takes_gigabytes_to_learn_is_refused(tmp_path: Path) -> None:
+    """In one line, rather than by running out of memory."""
+    path = tmp_path / "cases.toml"
+    path.write_text(
+        '[[case]]\nid = "a"\nmode = "plan"\nmesh = { tp = 8 }\n'
+        'program = ["y = topk_values(x, k=2, axis=-1)"]\n'
+        'inputs.x = { shape = [64, 8192, 128256], spec = "P()" }\n'
+    )
+    with pytest.raises(BadInput, match=r"67,243,081,728 elements, of at most 16,777,216"):
+        load(path)

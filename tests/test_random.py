@@ -156,7 +156,8 @@ JAX = {
         " jax.lax.axis_index(('pp',))), t.shape, t.dtype), mesh=mesh, in_specs=P(('pp',)),"
         " out_specs=P(('pp',)), axis_names={*('pp',)})(x)",
     "dropout(x, p=0.25, seed=3)":
-        "jnp.where(jax.random.bernoulli(jax.random.key(3), 1 - 0.25, x.shape), x / (1 - 0.25), 0)",
+        "jnp.where(jax.random.bernoulli(jax.random.key(3), 1.0 - 0.25, x.shape),"
+        " x / (1 - 0.25), 0)",
 }  # fmt: skip
 FILE = """
 [[case]]

@@ -287,7 +287,7 @@ ROWS: dict[str, Row] = {
     "inplace_uniform": _initial("uniform"),
     "inplace_normal": _initial("normal"),
     "dropout": Row(
-        "jnp.where(jax.random.bernoulli({key}, 1 - {p}, {x}.shape), {x} / (1 - {p}), 0)"
+        "jnp.where(jax.random.bernoulli({key}, 1.0 - {p}, {x}.shape), {x} / (1 - {p}), 0)"
     ),
     "to_local": Row("{x}"),
     "from_local": Row("{x}"),

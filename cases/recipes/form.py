@@ -21,6 +21,9 @@ PASSES = ("forward", "backward", "update")
 # On data a recipe is held to the last bits; a plan has no data, and only bytes depend on it.
 DTYPES = {"real": ("float64",), "plan": ("float64", "float32", "bfloat16")}
 
+# Frameworks count bytes in 64 bits; no tensor of a model has so many elements.
+MAX_PLANNED = 2**44
+
 # What is said by other means in a case that has a recipe.
 _OTHERS = ("program", "inputs", "to", "check", "context", "mesh_steps", "sufficient")
 
@@ -60,7 +63,11 @@ def read_recipe(
     if forms.text(dtype, place.at("dtype")) not in known:
         raise place.at("dtype").bad(repr(dtype), f"{' or '.join(known)} in mode {mode}")
     for tensor in (*model.parameters, *model.inputs, model.out):
-        check_size(Typed(tensor.sizes(sizes), dtype), mode, place.at("sizes"))
+        typed = Typed(tensor.sizes(sizes), dtype)
+        check_size(typed, mode, place.at("sizes"))
+        if typed.size > MAX_PLANNED:
+            found, wanted = f"{typed.size:,} elements of {tensor.name}", f"at most {MAX_PLANNED:,}"
+            raise place.at("sizes").bad(found, wanted)
     placed = layouts(row, sizes, mesh)
     tensors = {}
     for name, shape in shapes(row, sizes).items():
