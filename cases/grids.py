@@ -154,10 +154,9 @@ def derive(step: MeshStep, of: Mesh, made: dict[str, Grid]) -> Grid:
             raise MeshError((2, i), f"axis {axis!r} again", "each axis once")
     match step.op:
         case "mesh_slice":
-            _check_apart(step, known)
-            return Grid({axis: known[axis] for axis in step.axes})
+            return _picked(step, known, base, of.size)
         case "mesh_flatten":
-            picked = Grid({axis: known[axis] for axis in step.axes})
+            picked = _picked(step, known, base, of.size)
             lines = [picked.seen(position) for position in range(of.size)]
             return Grid({step.result: _by_position(dict.fromkeys(lines), of.size)})
         case "mesh_unflatten":
@@ -165,19 +164,26 @@ def derive(step: MeshStep, of: Mesh, made: dict[str, Grid]) -> Grid:
     return _concatenate(step, known, made, of.size)
 
 
-def _check_apart(step: MeshStep, known: dict[str, Lines]) -> None:
-    """Refuses axes of which two join the same positions, as an axis and one flattened of it do.
+def _picked(step: MeshStep, known: dict[str, Lines], base: Grid, count: int) -> Grid:
+    picked: dict[str, Lines] = {}
+    for i, axis in enumerate(step.axes):
+        picked[axis] = known[axis]
+        # The axes of one mesh are apart; one flattened of them is not apart from them.
+        if not picked.keys() <= base.axes.keys():
+            _check_apart(picked, count, i, axis)
+    return Grid(picked)
+
+
+def _check_apart(axes: dict[str, Lines], count: int, place: int, name: str) -> None:
+    """Refuses axes of which two join the same positions.
 
     Raises:
-        MeshError: they overlap.
+        MeshError: they do; ``name``, at ``place`` of the step's axes, is what came last.
     """
-    for i, axis in enumerate(step.axes):
-        for other in step.axes[:i]:
-            for one, theirs in zip(known[axis], known[other]):
-                if len({*one} & {*theirs}) > 1:
-                    raise MeshError(
-                        (2, i), f"axis {axis!r}, which overlaps {other!r}", "axes apart"
-                    )
+    grid = Grid(axes)
+    seen = dict.fromkeys(grid.seen(position) for position in range(count))
+    if len(set(itertools.chain(*seen))) < sum(map(len, seen)):
+        raise MeshError((2, place), f"{name!r} that overlaps those before it", "axes apart")
 
 
 def _by_position(lines: Sequence[Line] | dict[Line, None], count: int) -> Lines:
@@ -222,8 +228,5 @@ def _concatenate(
         if twice := sorted(joined.keys() & part.keys()):
             raise MeshError((2, i), f"axis {twice[0]!r} again", "each axis once")
         joined |= part
-        so_far = Grid(joined)
-        seen = dict.fromkeys(so_far.seen(position) for position in range(count))
-        if len(set(itertools.chain(*seen))) < sum(map(len, seen)):
-            raise MeshError((2, i), f"{name!r} that overlaps those before it", "axes apart")
+        _check_apart(joined, count, i, name)
     return Grid(joined)

@@ -35,6 +35,12 @@ MESHES: dict[str, tuple[dict[str, str | None], str]] = {
     "mesh from one that does not give it": (
         {"mesh_steps": '[["m", "mesh_slice", ["w"], { from = { w = 4 } }]]'},
         'case "a": mesh_steps[0]: found a mesh w=4, wanted the case\'s mesh x=4, which is made from this one'),
+    "slice of an axis and one flattened of it": (
+        {"mesh_steps": '[["all", "mesh_flatten", ["dp", "tp"]], ["m", "mesh_slice", ["dp", "all"]]]', **GRID, "inputs.x": X},
+        'case "a": mesh_steps[1][2][1]: found \'all\' that overlaps those before it, wanted axes apart'),
+    "flatten of an axis and one flattened of it": (
+        {"mesh_steps": '[["all", "mesh_flatten", ["dp", "tp"]], ["m", "mesh_flatten", ["all", "tp"]]]', **GRID, "inputs.x": X},
+        'case "a": mesh_steps[1][2][1]: found \'tp\' that overlaps those before it, wanted axes apart'),
     "unflatten of two axes": (
         {"mesh_steps": '[["m", "mesh_unflatten", ["dp", "tp"], { axes = { a = 4 } }]]', **GRID, "inputs.x": X},
         'case "a": mesh_steps[0][2]: found 2 axes, wanted one axis'),
