@@ -37,7 +37,7 @@ DEATHS = 20
 _TICK = 0.25
 # Seconds for a process to die once it has closed its pipe, and to show its stack.
 _PATIENCE = 1.0
-_NEEDED = ("msgspec", "numpy", "ml_dtypes")
+_NEEDED = ("msgspec", "numpy", "ml_dtypes", "packaging")
 
 
 class WorkerError(Exception):

@@ -26,7 +26,8 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
     """A worker's first frame: what it speaks and what it is.
 
     ``framework`` and ``release`` as the framework spells them ("torch", "2.13.0+cpu");
-    ``facts`` for people ("gloo", "8 host devices").
+    ``facts`` for people ("gloo", "8 host devices"). ``unseen``: ways in which this release hides
+    collectives from the adapter's counters, a sentence each.
     """
 
     protocol: int
@@ -35,6 +36,7 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
     python: str
     facts: tuple[str, ...] = ()
     pid: int = 0
+    unseen: tuple[str, ...] = ()
 
 
 class Ask(msgspec.Struct, frozen=True, tag=True):

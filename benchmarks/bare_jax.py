@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
 from adapters.jax_xla import arrays, lines, ops, shard_map
 from adapters.reference.cheapest import cheapest
@@ -43,21 +43,21 @@ def compiled(jobs: Sequence[Job]) -> Callable[[int, int], None]:
 
 
 def _calls(question: Question, subject: str) -> list[Call]:
-    kind = AxisType.Explicit if subject == "jax/explicit" else AxisType.Auto
+    kind: lines.Kind = "Explicit" if subject == "jax/explicit" else "Auto"
     on = homes(question)
     calls = [_put(given, on[given.name], kind) for given in question.inputs]
     steps = {"jax/jit": _jit, "jax/explicit": _explicit}.get(subject, _plans)
     if question.steps:
         calls += steps(question, subject, on)
-    whole = kind == AxisType.Explicit
+    whole = kind == "Explicit"
     return [*calls, *(_read(name, whole) for name in question.check)]
 
 
-def _put(given: Input, mesh: Mesh, kind: AxisType) -> Call:
+def _put(given: Input, mesh: Mesh, kind: lines.Kind) -> Call:
     def put(values: Values) -> None:
         # Beside JAX's calls this views bytes as an array and names a spec: some 0.03 ms.
         there = arrays.jax_mesh(mesh, kind)
-        values[given.name] = arrays.place(given, mesh, there, stack=kind == AxisType.Auto)
+        values[given.name] = arrays.place(given, mesh, there, stack=kind == "Auto")
 
     return put
 
@@ -74,7 +74,7 @@ def _program(function: Callable[..., Any], names: Sequence[str], results: Sequen
 
 def _jit(question: Question, subject: str, on: dict[str, Mesh]) -> list[Call]:
     called = lines.mesh_variables(question)
-    there = {name: arrays.jax_mesh(mesh, AxisType.Auto) for mesh, name in called.items()}
+    there = {name: arrays.jax_mesh(mesh, "Auto") for mesh, name in called.items()}
     source = [line for given in question.inputs for line in lines.reduce_lines(given)]
     for step in question.steps:
         source += lines.step_lines(question, step, "jit")
@@ -85,7 +85,7 @@ def _jit(question: Question, subject: str, on: dict[str, Mesh]) -> list[Call]:
 
 def _explicit(question: Question, subject: str, on: dict[str, Mesh]) -> list[Call]:
     called = lines.mesh_variables(question)
-    there = {name: arrays.jax_mesh(mesh, AxisType.Explicit) for mesh, name in called.items()}
+    there = {name: arrays.jax_mesh(mesh, "Explicit") for mesh, name in called.items()}
 
     def one(step: Step) -> Call:
         names, source = lines.used(question, step), lines.step_lines(question, step, "explicit")

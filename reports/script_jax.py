@@ -1,15 +1,19 @@
 """How does plain JAX show a fault? A script on as many CPU devices as the meshes need.
 
-The lines that make meshes, inputs and steps are those of the adapter. Knows no jax: it is
-text here.
+The lines that make meshes, inputs and steps are those of the adapter, for a release of JAX.
+Knows no jax: it is text here.
 """
 
 from __future__ import annotations
 
+from adapters.answer import ending
 from adapters.jax_xla import lines
 from adapters.jax_xla.attempt import Stopped
 from adapters.jax_xla.lines import Route
-from adapters.jax_xla.mesh_lines import JOINED
+from adapters.jax_xla.mesh_lines import joined
+from adapters.jax_xla.names import NAMES, NEWEST, OPTIONS, need, said
+from adapters.jax_xla.names import imports as imported
+from adapters.names import place
 from cases.arrays import unpack
 from cases.grids import homes
 from cases.model import Case, Question
@@ -22,16 +26,16 @@ _STANDARD = ("import base64", "import collections", "import os", "import re", "i
              "import zlib")  # fmt: skip
 _KINDS = "all-gather|all-reduce|reduce-scatter|all-to-all|collective-permute"
 # Merges all-reduces late, and counts are of what the partitioner put in.
-_OPTIONS = "{'xla_disable_hlo_passes': 'cpu-all-reduce-combiner'}"
+_OFF, _PASS = "xla_disable_hlo_passes", "cpu-all-reduce-combiner"
 # What a script calls its own things.
 _OWN = {"wanted", "got", "same", "whole", "text", "kinds", "program", "spots", "error"}
 
 
-def script(case: Case, fault: Fault) -> str:
-    """The text of the script.
+def script(case: Case, fault: Fault, release: str = NEWEST) -> str:
+    """The text of the script, as a release of JAX runs it.
 
     Raises:
-        NoScript: JAX has no such layout, or a name is in the way.
+        NoScript: JAX has no such layout, the release no such op, or a name is in the way.
     """
     question = case.question
     made = (*question.inputs, *question.steps)
@@ -42,16 +46,19 @@ def script(case: Case, fault: Fault) -> str:
     route: Route = "jit" if fault.verdict.subject == "jax/jit" else "explicit"
     try:
         meshes = [
-            lines.mesh_line(mesh, name, route)
+            lines.mesh_line(mesh, name, route, release)
             for mesh, name in lines.mesh_variables(question).items()
         ]
-        derived = _derived(question, fault, route)
+        derived = _derived(question, fault, route, release)
         if any("joined(" in text for text in derived):
-            meshes += JOINED.strip().split("\n")
-        program = derived + _inputs(question, fault, route)
-        program += _jit(question, fault) if route == "jit" else _explicit(question, fault)
-        program += _verdict(case, fault, route)
-    except (Stopped, NotationError) as error:
+            meshes += joined(release).strip().split("\n")
+        program = derived + _inputs(question, fault, route, release)
+        program += (_jit if route == "jit" else _explicit)(question, fault, release)
+        program += _verdict(case, fault, route, release)
+        program = [said(line, release) for line in program]
+    except Stopped as stopped:
+        raise NoScript(ending(stopped.end)) from None
+    except NotationError as error:
         raise NoScript(str(error)) from None
     body = [
         *block(meshes, 0),
@@ -69,8 +76,8 @@ def script(case: Case, fault: Fault) -> str:
         *head(case, fault, "python FILE"),
         "import " + ", ".join(one.removeprefix("import ") for one in standard),
         "os.environ['JAX_PLATFORMS'] = 'cpu'",
-        f"os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count={_devices(question)}'",
-        *imports(lines.IMPORTS, text + "\njax"),
+        f"os.environ['XLA_FLAGS'] = '{_flags(question, fault, release)}'",
+        *imports(imported(release), text + "\njax"),
         "",
         "jax.config.update('jax_enable_x64', True)",
         *body,
@@ -81,15 +88,28 @@ def _on_error(fault: Fault) -> str:
     return "True, 'a refusal'" if fault.check == "refusal" else "False, 'an answer'"
 
 
+def _flags(question: Question, fault: Fault, release: str) -> str:
+    found = f"--xla_force_host_platform_device_count={_devices(question)}"
+    if fault.check in ("counts", "total") and place(OPTIONS, _OFF, release) is None:
+        found += f" --{_OFF}={_PASS}"
+    return found
+
+
+def _compiled(release: str) -> str:
+    """How a lowered program is compiled whose collectives are counted."""
+    known = place(OPTIONS, _OFF, release) is not None
+    return f".compile({{{_OFF!r}: {_PASS!r}}})" if known else ".compile()"
+
+
 def _devices(question: Question) -> int:
     meshes = [question.mesh, *(given.mesh for given in question.inputs if given.mesh)]
     return max(max(mesh.devices) for mesh in meshes) + 1
 
 
-def _derived(question: Question, fault: Fault, route: Route) -> list[str]:
+def _derived(question: Question, fault: Fault, route: Route, release: str) -> list[str]:
     """The lines of the mesh steps, up to the one at fault."""
     found = []
-    for name, text in lines.view_sources(question, lines.KINDS[route]):
+    for name, text in lines.view_sources(question, lines.KINDS[route], release):
         found.append(f"{lines.variable(name)} = {text}")
         if name == (fault.step or "").partition("/")[0]:
             break
@@ -100,7 +120,7 @@ def _crashes(fault: Fault) -> bool:
     return fault.observed == "crashed"
 
 
-def _inputs(question: Question, fault: Fault, route: Route) -> list[str]:
+def _inputs(question: Question, fault: Fault, route: Route, release: str) -> list[str]:
     """The lines that place the inputs, up to the one at fault."""
     if fault.check == "mesh" or fault.step in lines.view_variables(question):
         return []
@@ -117,34 +137,36 @@ def _inputs(question: Question, fault: Fault, route: Route) -> list[str]:
             data = f"[{', '.join(literal(one, 'np') for one in shown)}]"
         stack = route == "jit"
         home = on[given.name]
-        found.append(lines.input_line(given, home, places[given.name], stack, data))
+        found.append(lines.input_line(given, home, places[given.name], stack, data, release))
         if given.name == fault.step:
             break
     return found
 
 
-def _jit(question: Question, fault: Fault) -> list[str]:
+def _jit(question: Question, fault: Fault, release: str) -> list[str]:
     """The whole program as one, which gives what the case checks."""
     placed = {*lines.view_variables(question), *(given.name for given in question.inputs)}
     if fault.step in placed or not question.steps:
         return []
     inside = [one for given in question.inputs for one in lines.reduce_lines(given)]
     for step in question.steps:
-        inside += lines.step_lines(question, step, "jit")
+        inside += lines.step_lines(question, step, "jit", release)
     results = [step.result for step in question.steps if step.result in question.check]
     given = ", ".join(lines.variable(one.name) for one in question.inputs)
     out = ", ".join(map(lines.variable, results))
     head = ["@jax.jit", f"def program({given}):", *(f"    {one}" for one in inside),
             f"    return {out}"]  # fmt: skip
-    if not question.inputs:
+    if not question.inputs and (
+        place(NAMES, "jax.set_mesh", release) or all(step.to is None for step in question.steps)
+    ):
         # What has no operand lies on the mesh in force.
         head = ["jax.set_mesh(mesh)", *head]
     if fault.check in ("counts", "total"):
-        return [*head, f"text = program.lower({given}).compile({_OPTIONS}).as_text()"]
+        return [*head, f"text = program.lower({given}){_compiled(release)}.as_text()"]
     return [*head, f"{out} = program({given})"]
 
 
-def _explicit(question: Question, fault: Fault) -> list[str]:
+def _explicit(question: Question, fault: Fault, release: str) -> list[str]:
     """Each step in a program of its own, up to the one at fault."""
     found: list[str] = []
     placed = {*lines.view_variables(question), *(given.name for given in question.inputs)}
@@ -162,7 +184,7 @@ def _explicit(question: Question, fault: Fault) -> list[str]:
             found.append(f"jax.set_mesh({there})")
         if last and counted and step.op == "grad":
             raise NoScript("what a gradient fires beside the forward ops that run with it")
-        *inside, line = lines.step_lines(question, step, "explicit")
+        *inside, line = lines.step_lines(question, step, "explicit", release)
         names = ", ".join(map(lines.variable, lines.used(question, step)))
         name, _, value = line.partition(" = ")
         program = f"lambda {names}: {value}" if names else f"lambda: {value}"
@@ -172,7 +194,7 @@ def _explicit(question: Question, fault: Fault) -> list[str]:
             program = "program"  # a gradient's function has lines of its own
         if last and counted and not fault.full:
             found += [f"program = jax.jit({program})",
-                      f"text = program.lower({names}).compile({_OPTIONS}).as_text()"]  # fmt: skip
+                      f"text = program.lower({names}){_compiled(release)}.as_text()"]  # fmt: skip
         else:
             found.append(f"{name} = jax.jit({program})({names})")
         if last:
@@ -180,7 +202,7 @@ def _explicit(question: Question, fault: Fault) -> list[str]:
     return found
 
 
-def _verdict(case: Case, fault: Fault, route: Route) -> list[str]:
+def _verdict(case: Case, fault: Fault, route: Route, release: str) -> list[str]:
     """The lines that hold what came against what is right."""
     y = lines.variable(fault.step or "")
     mesh = lines.places(case.question).get(fault.step or "", "mesh")
@@ -199,7 +221,7 @@ def _verdict(case: Case, fault: Fault, route: Route) -> list[str]:
                 ]
             return [*end, "same, wanted, got = True, 'an answer', 'an answer'"]
         case "counts" | "total":
-            lower = f"text = program.lower({y}).compile({_OPTIONS}).as_text()"
+            lower = f"text = program.lower({y}){_compiled(release)}.as_text()"
             return [*([f"program = {gather}", lower] if fault.full else []), *_counts(fault)]
         case "full":
             wanted = literal(fault.arrays[0], "np")
@@ -209,11 +231,12 @@ def _verdict(case: Case, fault: Fault, route: Route) -> list[str]:
             assert fault.layout is not None
             spec = to_spec(fault.layout)
             if fault.layout.partial:
+                need("PartitionSpec.unreduced", release)
                 # An Auto mesh has no sharding that owes anything to compare with.
                 return [f"wanted, got = {spec}, {y}.sharding.spec", "same = got == wanted"]
             return [
                 f"wanted, got = NamedSharding({mesh}, {spec}), {y}.sharding",
-                f"same = got.is_equivalent_to(wanted, {y}.ndim) and not got.spec.unreduced",
+                f"same = got.is_equivalent_to(wanted, {y}.ndim){_paid(release)}",
                 "wanted, got = wanted.spec, got.spec",
             ]
         case "refusal":
@@ -232,6 +255,11 @@ def _verdict(case: Case, fault: Fault, route: Route) -> list[str]:
         f"got = sorted({y}.addressable_shards, key=lambda one: spots.index(one.device))",
         *_shards(fault, full),
     ]
+
+
+def _paid(release: str) -> str:
+    known = place(NAMES, "PartitionSpec.unreduced", release) is not None
+    return " and not got.spec.unreduced" if known else ""
 
 
 def _shards(fault: Fault, full: str) -> list[str]:

@@ -7,7 +7,9 @@ text here.
 from __future__ import annotations
 
 from adapters.torch_dtensor.forms import placements_source
-from adapters.torch_dtensor.ops import CONTEXTS, IMPORTS, line, mesh_source
+from adapters.torch_dtensor.names import NEWEST
+from adapters.torch_dtensor.names import imports as imported
+from adapters.torch_dtensor.ops import CONTEXTS, line, mesh_source
 from adapters.torch_dtensor.script import Unanswerable, ranks, task
 from adapters.torch_dtensor.wire import Data, Line, Task
 from cases.model import Case, Mesh
@@ -27,11 +29,7 @@ _STANDARD = (
     "import time",
     "import zlib",
 )
-_TORCH = (
-    "import torch.distributed as dist",
-    "from torch.distributed.tensor._utils import compute_local_shape_and_global_offset",
-    "from torch.distributed.tensor.debug import CommDebugMode",
-)
+_GROUPS = "import torch.distributed as dist"
 _KINDS = "allgather|allreduce|reducescatter|alltoall|broadcast|scatter|gather|send"
 # What a script calls its own things.
 _OWN = {"rank", "wanted", "got", "same", "whole", "comm", "counts", "names", "kinds", "dist"}
@@ -39,8 +37,8 @@ _OWN = {"rank", "wanted", "got", "same", "whole", "comm", "counts", "names", "ki
 _SECONDS, _PATIENCE = 20, 120
 
 
-def script(case: Case, fault: Fault) -> str:
-    """The text of the script.
+def script(case: Case, fault: Fault, release: str = NEWEST) -> str:
+    """The text of the script, as a release of torch runs it.
 
     Raises:
         NoScript: the adapter has no lines for the question, or a name is in the way.
@@ -54,7 +52,8 @@ def script(case: Case, fault: Fault) -> str:
     tail = _tail(count, fault.observed == "hung")
     body = "\n".join([*check, *tail])
     top = imports(_STANDARD, body)
-    needed = imports((IMPORTS[0], _TORCH[0], *IMPORTS[1:], *_TORCH[1:]), body)
+    first, *rest = imported(release)
+    needed = imports((first, _GROUPS, *rest), body)
     run = f"python FILE, or torchrun --nproc-per-node={count} FILE"
     lines = [*head(case, fault, run), *_joined(top), *needed, "", *check, *tail]
     return "\n".join(lines) + "\n"

@@ -21,7 +21,7 @@ from cases.model import Case, Mesh, slug
 from suites.aspects import mesh_of, place, said
 from suites.collectives import say
 from suites.failure import said as program_line
-from suites.sources import RECORDS
+from suites.sources import RECORDS, pinned, record_path
 from suites.values import show
 
 # Larger shards are told by their shape alone.
@@ -95,20 +95,15 @@ def _shared(what: str, facts: dict[str, str]) -> Iterable[str]:
 
 @cache
 def _records() -> tuple[record.Record, ...]:
-    """The newest committed record of each framework."""
-    found = []
-    for name, row in FRAMEWORKS.items():
-        paths = RECORDS.glob(f"{name}-*.jsonl.xz")
-        newest = max(
-            paths,
-            key=lambda path: Version(path.name.removeprefix(f"{name}-").removesuffix(".jsonl.xz")),
-        )
-        found.append(record.load(newest, name, row.subjects))
-    return tuple(found)
+    """The committed record of each framework's release that the project itself runs."""
+    return tuple(
+        record.load(record_path(RECORDS, name, release), name, FRAMEWORKS[name].subjects)
+        for name, release in pinned().items()
+    )
 
 
 def recorded(case: Case) -> dict[str, Answer]:
-    """Every subject's answer to a case, from the newest committed records."""
+    """Every subject's answer to a case, from the records of the releases that the project runs."""
     return {a.subject: a for kept in _records() for a in kept.answer(case.question)}
 
 

@@ -12,16 +12,19 @@ import msgspec
 
 from adapters.answer import Answer, Done, Observed, Unsupported, ending
 from adapters.registry import framework_of
-from cases.facts import facts
+from cases.facts import Facts, facts
 from cases.ledger import Entry, applies, names, steps
 from cases.model import Case, Layout
 from suites import aspects, plans, recipes
 from suites.collectives import collectives, say
 from suites.effects import effects
 from suites.truth import Truth, truth
-from suites.verdict import Aspect, Finding, Verdict, agree, not_comparable
+from suites.verdict import Aspect, Finding, Verdict, agree, not_comparable, said_of
 
 SHARD_MAP = "jax/shard_map"
+
+# What is observed of an entry that fails to hold.
+GONE = "no longer holds"
 
 # What a plan may show, and need not: it may take a value, or another rank, to see it.
 _WITH_DATA = (
@@ -54,7 +57,7 @@ def judge(
     where: dict[int, str] = {}
     if real is not None:
         answers = {name: plans.reached(one, real.get(name)) for name, one in answers.items()}
-    right = truth(case)
+    right, fact = truth(case), facts(case)
     torch = answers.get("torch")
     doubt = frozenset[str | None]()
     if torch is not None and case.question.recipe is None:
@@ -66,15 +69,11 @@ def judge(
             found = plans.left_to_data(found, real.get(subject))
             found += plans.agreement(answer, real.get(subject))
         release = releases.get(framework_of(subject), "0")
-        for finding, entry in known(case, subject, release, found, ledger):
+        named = [one for one in about(case, subject, ledger, fact) if applies(one, release)]
+        for finding, entry in known(case, found, named):
             if finding.where:
                 where[len(verdicts)] = finding.where
-            verdicts.append(
-                Verdict(
-                    case.id, finding.step, finding.aspect, subject, finding.against,
-                    finding.verdict, entry, finding.wanted, finding.got, finding.why,
-                )
-            )  # fmt: skip
+            verdicts.append(said_of(finding, case.id, subject, entry))
     return Judgement(verdicts, where)
 
 
@@ -90,15 +89,21 @@ def findings(
     ``torch`` is what other frameworks' shards and layouts are held against; ``doubt`` names
     where it is wrong itself.
     """
+    found = alone(case, answer, right)
+    if torch is not None and framework_of(answer.subject) != framework_of(torch.subject):
+        found += beside(case, answer, torch, right, doubt)
+    return found
+
+
+def alone(case: Case, answer: Answer, right: Truth) -> list[Finding]:
+    """What an answer gives rise to by itself, held against the reference."""
     if case.question.recipe is not None:
-        return recipes.findings(case, answer, torch, right)
-    plain = answer.subject.startswith(SHARD_MAP) and isinstance(answer.end, Unsupported)
-    if plain:
+        return recipes.alone(case, answer, right)
+    if isinstance(answer.end, Unsupported) and answer.subject.startswith(SHARD_MAP):
         # Those routes are for changes of layout: elsewhere one line says so, not ten.
-        return [not_comparable(None, "global", f"unsupported: {answer.end.why}")]  # type: ignore[union-attr]
+        return [not_comparable(None, "global", f"unsupported: {answer.end.why}")]
     found = aspects.meshes(case, answer)
     answer = aspects.of_tensors(case, answer)
-    torch = None if torch is None else aspects.of_tensors(case, torch)
     plan = case.question.mode == "plan"
     found += (plans if plan else aspects).soundness(case, answer, right)
     found += (plans if plan else aspects).global_(case, answer, right)
@@ -108,13 +113,24 @@ def findings(
     found += sufficient(case, answer)
     if not plan:
         found += effects(case, answer)
-    if torch is not None and framework_of(answer.subject) != "torch":
-        if plan:
-            found += plans.shards(case, answer, torch, doubt)
-        else:
-            found += aspects.shards(case, answer, torch, right, doubt)
-        if not answer.subject.startswith(SHARD_MAP):
-            found += aspects.layout(case, answer, torch)
+    return found
+
+
+def beside(
+    case: Case, answer: Answer, torch: Answer, right: Truth, doubt: frozenset[str | None]
+) -> list[Finding]:
+    """What an answer gives rise to, held against that of torch."""
+    if case.question.recipe is not None:
+        return recipes.beside(case, answer, torch, right)
+    if isinstance(answer.end, Unsupported) and answer.subject.startswith(SHARD_MAP):
+        return []
+    answer, torch = aspects.of_tensors(case, answer), aspects.of_tensors(case, torch)
+    if case.question.mode == "plan":
+        found = plans.shards(case, answer, torch, doubt)
+    else:
+        found = aspects.shards(case, answer, torch, right, doubt)
+    if not answer.subject.startswith(SHARD_MAP):
+        found += aspects.layout(case, answer, torch)
     return found
 
 
@@ -212,20 +228,21 @@ def _changed(step: str | None, aspect: Aspect, wanted: str, got: str) -> Finding
     )  # fmt: skip
 
 
+def about(case: Case, subject: str, ledger: Sequence[Entry], fact: Facts) -> list[Entry]:
+    """The entries and rules of a ledger that name a case of a subject, of whatever release."""
+    return [entry for entry in ledger if entry.subject == subject and names(entry, case, fact)]
+
+
 def known(
-    case: Case, subject: str, release: str, found: Sequence[Finding], ledger: Sequence[Entry]
+    case: Case, found: Sequence[Finding], about: Sequence[Entry]
 ) -> list[tuple[Finding, str | None]]:
-    """Findings with the ledger's say: known, still a divergence, or an entry that fails to hold."""
-    fact = facts(case)
-    about = [
-        entry
-        for entry in ledger
-        if entry.subject == subject and applies(entry, release) and names(entry, case, fact)
-    ]
+    """Findings with the ledger's say: known, still a divergence, or an entry that fails to hold.
+
+    ``about``: what is in force of all that names the case of this subject.
+    """
     # What holds for every case that it names comes before what merely names a kind.
     entries = [entry for entry in about if not entry.rule]
     rules = [entry for entry in about if entry.rule]
-    held = set[str]()
     out: list[tuple[Finding, str | None]] = []
     for finding in found:
         if finding.observed.startswith("rule: "):
@@ -234,44 +251,47 @@ def known(
         if finding.verdict != "divergence":
             out.append((finding, None))
             continue
-        fitting = [entry for entry in (*entries, *rules) if _fits(entry, case, finding)]
-        held |= {entry.id for entry in fitting}
-        entry = fitting[0] if fitting else None
+        entry = next((entry for entry in (*entries, *rules) if _fits(entry, case, finding)), None)
         if entry is None:
             out.append((finding, None))
         else:
             known_of = msgspec.structs.replace(finding, verdict="known", why=entry.why)
             out.append((known_of, entry.id))
-    plan = case.question.mode == "plan"
-    missed = [
-        entry
-        for entry in entries
-        if entry.id not in held
-        and _could_show(entry, found)
-        and not (plan and entry.observed.startswith(_WITH_DATA))
-    ]
+    missed = [entry for entry in entries if holds(entry, case, found) is False]
     return out + [(_gone(entry), entry.id) for entry in missed]
 
 
-def _could_show(entry: Entry, found: Sequence[Finding]) -> bool:
-    """Whether what an entry knows of would have shown, had it been there.
+def holds(entry: Entry, case: Case, found: Sequence[Finding]) -> bool | None:
+    """Whether what an entry or a rule knows of is there, in a case that it names.
 
-    Not where all that it is about was not comparable: another framework left out, a question
-    that a record does not have.
+    None where it could not have shown: all that it is about was not comparable (another framework
+    left out, a question that a record does not have), or a plan has no data to show it.
     """
-    return any(
-        finding.aspect == entry.aspect and finding.verdict != "not comparable" for finding in found
-    )
+    for finding in found:
+        if finding.observed.startswith("rule: "):
+            if any(_fits(entry, case, single) for single in _singly(finding)):
+                return True
+        elif finding.verdict == "divergence" and _fits(entry, case, finding):
+            return True
+    if case.question.mode == "plan" and entry.observed.startswith(_WITH_DATA):
+        return None
+    shown = any(one.aspect == entry.aspect and one.verdict != "not comparable" for one in found)
+    return False if shown else None
+
+
+def _singly(finding: Finding) -> list[Finding]:
+    """A count that several lowering rules explain together, as one finding for each."""
+    names = finding.observed.removeprefix("rule: ").split(" and ")
+    return [msgspec.structs.replace(finding, observed=f"rule: {name}") for name in names]
 
 
 def _lowered(case: Case, finding: Finding, rules: Sequence[Entry]) -> tuple[Finding, str | None]:
     """A count explained by lowering rules, each of which the ledger has to have."""
     ids, why = [], [finding.why] if finding.why else []
-    for name in finding.observed.removeprefix("rule: ").split(" and "):
-        single = msgspec.structs.replace(finding, observed=f"rule: {name}")
+    for single in _singly(finding):
         rule = next((rule for rule in rules if _fits(rule, case, single)), None)
         if rule is None:
-            missing = f"no rule of the ledger is called {name!r}"
+            missing = f"no rule of the ledger is called {single.observed.removeprefix('rule: ')!r}"
             return msgspec.structs.replace(finding, verdict="divergence", why=missing), None
         ids.append(rule.id)
         why.append(rule.why)
@@ -289,7 +309,7 @@ def _fits(entry: Entry, case: Case, finding: Finding) -> bool:
 def _gone(entry: Entry) -> Finding:
     return Finding(
         next(iter(entry.cases.step), None), entry.aspect, "reference", "divergence",
-        "no longer holds",
+        GONE,
         f"{entry.observed}, as ledger entry {entry.id} says", "no such thing",
         f"remove {entry.id} from the ledger, or bound its range of versions or cases",
     )  # fmt: skip

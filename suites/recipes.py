@@ -30,12 +30,11 @@ from suites.verdict import Aspect, Finding, agree, not_comparable
 PLAIN = "plain/"
 
 
-def findings(case: Case, answer: Answer, torch: Answer | None, right: Truth) -> list[Finding]:
-    """What an answer about a recipe gives rise to, before the ledger has its say."""
+def alone(case: Case, answer: Answer, right: Truth) -> list[Finding]:
+    """What an answer about a recipe gives rise to by itself, before the ledger has its say."""
     if isinstance(answer.end, Unsupported):
         return [not_comparable(None, "global", f"unsupported: {answer.end.why}")]
-    sharded = tuple(seen for seen in answer.seen if not seen.name.startswith(PLAIN))
-    own = msgspec.structs.replace(answer, seen=sharded)
+    own = _sharded(answer)
     known = tuple(seen for seen in answer.seen if seen.name in right.values)
     planned = case.question.mode == "plan"
     found: list[Finding] = (plans if planned else aspects).soundness(case, own, right)
@@ -47,20 +46,28 @@ def findings(case: Case, answer: Answer, torch: Answer | None, right: Truth) -> 
     if not planned and isinstance(answer.end, Done):
         found += _steps(case, answer) + _differences(case, answer)
     found += aspects.stated(case, _stating(case, own))
-    found += _layouts(case, sharded)
+    found += _layouts(case, own.seen)
     found += collectives(case, answer)
     found += counts(case, answer)
-    if torch is not None and torch.subject != answer.subject and answer.seen:
-        theirs = msgspec.structs.replace(
-            torch, seen=tuple(seen for seen in torch.seen if not seen.name.startswith(PLAIN))
-        )
-        if planned:
-            found += plans.shards(case, own, theirs)
-        else:
-            found += aspects.shards(case, own, theirs, right, _doubt(case, torch))
-        found += aspects.layout(case, own, theirs)
-        found += _unsharded(answer, torch)
     return found
+
+
+def beside(case: Case, answer: Answer, torch: Answer, right: Truth) -> list[Finding]:
+    """What an answer about a recipe gives rise to, held against that of torch."""
+    if isinstance(answer.end, Unsupported) or not answer.seen:
+        return []
+    own, theirs = _sharded(answer), _sharded(torch)
+    if case.question.mode == "plan":
+        found = plans.shards(case, own, theirs)
+    else:
+        found = aspects.shards(case, own, theirs, right, _doubt(case, torch))
+    return found + aspects.layout(case, own, theirs) + _unsharded(answer, torch)
+
+
+def _sharded(answer: Answer) -> Answer:
+    """An answer without its unsharded step."""
+    sharded = tuple(seen for seen in answer.seen if not seen.name.startswith(PLAIN))
+    return msgspec.structs.replace(answer, seen=sharded)
 
 
 def _doubt(case: Case, torch: Answer) -> frozenset[str | None]:

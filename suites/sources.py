@@ -7,6 +7,7 @@ question is asked.
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -162,7 +163,14 @@ def public(release: str) -> str:
 
 def record_path(folder: Path, framework: str, release: str) -> Path:
     """Where a folder of records keeps that of one release."""
-    return folder / f"{framework}-{public(release)}.jsonl.xz"
+    return folder / f"{framework}-{public(release)}.jsonl"
+
+
+def pinned() -> dict[str, str]:
+    """The release of each framework that the project itself runs: its extras in pyproject.toml."""
+    with open(RECORDS.parent / "pyproject.toml", "rb") as file:
+        extras = tomllib.load(file)["project"]["optional-dependencies"]
+    return {name: extras[name][0].partition("==")[2] for name in FRAMEWORKS}
 
 
 def most_devices(questions: Sequence[Question]) -> int:

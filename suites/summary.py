@@ -14,9 +14,8 @@ import msgspec
 import pytest
 
 from adapters.protocol import Hello
-from suites.verdict import ASPECTS, Outcome, Verdict
+from suites.verdict import ASPECTS, OUTCOMES, Outcome, Verdict
 
-OUTCOMES: tuple[Outcome, ...] = ("agree", "known", "divergence", "not comparable")
 _VERDICTS = "shard_parity_verdicts"
 _HELLOS = "shard_parity_hellos"
 

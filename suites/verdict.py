@@ -22,6 +22,7 @@ Aspect = Literal[
     "plan",
 ]
 Outcome = Literal["agree", "known", "divergence", "not comparable"]
+OUTCOMES: tuple[Outcome, ...] = ("agree", "known", "divergence", "not comparable")
 
 ASPECTS: tuple[Aspect, ...] = (
     "soundness", "global", "shards", "layout", "collectives", "effects", "gradients", "meshes",
@@ -78,3 +79,11 @@ def not_comparable(
 ) -> Finding:
     """Two things that cannot be held against one another, and the reason."""
     return Finding(step, aspect, against, "not comparable", why=why, got=got)
+
+
+def said_of(finding: Finding, case: str, subject: str, ledger: str | None) -> Verdict:
+    """The verdict line of a finding about a subject's answer to a case."""
+    return Verdict(
+        case, finding.step, finding.aspect, subject, finding.against, finding.verdict, ledger,
+        finding.wanted, finding.got, finding.why,
+    )  # fmt: skip

@@ -355,6 +355,7 @@ def test_groups_without_global_ids_span_every_partition() -> None:
         (module("ROOT %n = f32[8,4]{1,0} negate(%x)", "\nSurprise\n\n"), "wanted a computation"),
         (module("ROOT %n = f32[8,4]{1,0} call(%x), to_apply=%f"), "no computation is called f"),
         (module(f"ROOT %g = f32[8]{{0}} {GATHER.replace('%x', '%y')}"), "no instruction is called"),
+        (module("ROOT %n = f32[8,4]{1,0} negate(%x#0)"), "no tuple x with an element 0"),
         (module("ROOT %g = f32[8,4]{1,0} all-reduce(%x), to_apply=%add", ADD), "over replicas"),
         (
             module(
@@ -381,7 +382,7 @@ adapter = connect(8)
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
 import jax, jax.numpy as jnp, numpy as np
 from jax import lax
-from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+from jax.sharding import NamedSharding, PartitionSpec as P
 from adapters.jax_xla import collectives, hlo
 from adapters.jax_xla.arrays import jax_mesh
 from adapters.jax_xla.program import Compiler
@@ -396,7 +397,7 @@ def final(function, arguments, on, options):
     return list(collectives.found_in(hlo.parse(text), on, tuple(range(4))))
 
 def add(name, on, specs, function, shape=(8, 8), dtype="float32", want=P()):
-    there = jax_mesh(on, AxisType.Auto)
+    there = jax_mesh(on, "Auto")
     data = np.arange(np.prod(shape)).reshape(shape).astype(jnp.dtype(dtype))
     arguments = [jax.device_put(data, NamedSharding(there, spec)) for spec in specs]
     wanted = NamedSharding(there, want)

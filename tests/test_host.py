@@ -306,7 +306,7 @@ def test_an_interpreter_without_the_worker_s_needs_is_named(tmp_path: Path, star
         start("plain", python=python).answer(question())
     line = str(error.value).partition("\n")[0]
     assert line.startswith(f"toy worker ({python}): found no module '")
-    assert line.endswith(f"{python} -m pip install msgspec numpy ml_dtypes")
+    assert line.endswith(f"{python} -m pip install msgspec numpy ml_dtypes packaging")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ import pytest
 from adapters.answer import Unsupported
 from adapters.jax_xla import lines
 from adapters.jax_xla.attempt import Stopped
-from adapters.jax_xla.mesh_lines import JOINED
+from adapters.jax_xla.mesh_lines import joined
+from adapters.jax_xla.names import NEWEST, imports
 from adapters.reference.values import evaluate
 from cases.arrays import pack
 from cases.grids import homes
@@ -31,7 +32,7 @@ os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
 adapter = JaxAdapter(hello, 4)
 import jax, numpy as np
 from collections import Counter
-from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+from jax.sharding import NamedSharding, PartitionSpec as P
 from adapters.jax_xla import arrays, collectives, hlo, lines
 from cases.arrays import pack
 from cases.model import Input, Layout, Question, Step, mesh
@@ -49,7 +50,7 @@ print(lines.explicit_line(Step("P", "einsum", ("jax", "w"), {"subscripts": "ij,j
 mixed = Layout(((),), (("a", "sum"), ("b", "sum"), ("c", "max")))
 print(*lines.reduce_lines(Input("x", (2,), "float32", mixed)), sep="\n")
 
-there = arrays.jax_mesh(row, AxisType.Explicit)
+there = arrays.jax_mesh(row, "Explicit")
 spread = jax.device_put(np.ones((4, 4)), NamedSharding(there, P(reduced={"x"})))
 print(arrays.layout_of(spread, row))
 print(arrays.layout_of(spread, mesh({"x": 4}, (3, 2, 1, 0)))[0].text[:13])
@@ -91,9 +92,9 @@ def test_source_lines_foreign_layouts_and_complaints() -> None:
 def _script(asked: Question, route: lines.Route, shown: str) -> list[str]:
     """Every line that puts a question to JAX, and prints the results in ``shown``."""
     named, on, places = lines.mesh_variables(asked), homes(asked), lines.places(asked)
-    made = [*lines.IMPORTS, 'jax.config.update("jax_enable_x64", True)']
+    made = [*imports(NEWEST), 'jax.config.update("jax_enable_x64", True)']
     made += [lines.mesh_line(one, name, route) for one, name in named.items()]
-    made += JOINED.strip().splitlines()
+    made += joined(NEWEST).strip().splitlines()
     for name, text in lines.view_sources(asked, lines.KINDS[route]):
         made.append(f"{lines.variable(name)} = {text}")
     for given in asked.inputs:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs import ROOT, Ran, run
+from suites.sources import RECORDS, pinned, record_path
+from tests.runs import Ran, run
 from tests.test_wrong_frameworks import stand_in
 
 DOUBLED = """
@@ -80,6 +81,6 @@ def test_last_failed_is_safe(tmp_path: Path) -> None:
 
 def test_an_entry_is_not_missed_where_nothing_could_be_compared(tmp_path: Path) -> None:
     """The project's own entries about JAX beside torch, with torch left out."""
-    (record,) = (f"--jax={path}" for path in (ROOT / "records").glob("jax-*.xz"))
+    record = f"--jax={record_path(RECORDS, 'jax', pinned()['jax'])}"
     ran = run(tmp_path, "suites/test_redistribute.py", "-k", "0x4", "--torch=off", record)
     assert ran.code == 0, ran.out

@@ -306,8 +306,8 @@ def test_a_wrong_adapter_of_plans_is_caught(tmp_path: Path, wrong: str, steps: s
     ("args", "told"),
     [
         (
-            ("--torch=records/torch-2.13.0.jsonl.xz",),
-            "--plan: found --torch=records/torch-2.13.0.jsonl.xz, wanted torch live, or off",
+            ("--torch=records/torch-2.13.0.jsonl",),
+            "--plan: found --torch=records/torch-2.13.0.jsonl, wanted torch live, or off",
         ),
         (("--record=here.xz", "--jax=off"), "--plan: found --record, wanted none"),
         (("--repro=here",), "--plan: found --repro, wanted none"),

@@ -122,7 +122,7 @@ def test_shards_of_random_numbers_are_not_held_against_another_framework() -> No
 
 TORCH = {
     "random_uniform(shape=[8, 4], seed=3)":
-        "(torch.manual_seed(3), torch.distributed.tensor.rand((8, 4), device_mesh=mesh,"
+        "(torch.manual_seed(3), dtensor.rand((8, 4), device_mesh=mesh,"
         " placements=[Shard(0), Replicate()]))[1]",
     "random_normal(shape=[8, 4], seed=3, whole=true)":
         "(torch.manual_seed(3), distribute_tensor(torch.randn((8, 4)), mesh,"
@@ -131,7 +131,7 @@ TORCH = {
         "(torch.manual_seed(3), torch.nn.init.uniform_(x.clone()))[1]",
     "inplace_normal(x, seed=3, draw=2)": "torch.nn.init.normal_(x.clone())",
     "inplace_normal(x, seed=3, seeding='mesh')":
-        "(torch.distributed.tensor._random.manual_seed(3, mesh),"
+        "(manual_seed(3, mesh),"
         " torch.nn.init.normal_(x.clone()))[1]",
     "inplace_uniform(x, seed=3, seeding='generator')":
         "torch.nn.init.uniform_(x.clone(), generator=torch.Generator().manual_seed(3))",

@@ -1,8 +1,12 @@
-"""Are answers kept whole, small, and to the byte the same from one run to the next?"""
+"""Are answers kept whole, and to the byte the same from one run to the next?"""
 
 from __future__ import annotations
 
 import lzma
+import os
+import platform
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -10,7 +14,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from adapters import record
+from adapters import record, values
 from adapters.answer import (
     Answer,
     Collective,
@@ -25,24 +29,32 @@ from adapters.answer import (
 from adapters.host import Worker
 from adapters.normal import normalise, text
 from adapters.protocol import VERSION, Hello
-from adapters.record import compare, digest, load, merge, write
+from adapters.record import compare, digest, load, main, merge, replace, suite, write
+from adapters.values import path_beside
 from cases.arrays import pack
 from cases.errors import BadInput
 from cases.model import Foreign, Question, Step
+from tests.runs import ROOT
 from tests.test_host import question
 
-HELLO = Hello(VERSION, "toy", "1.0+cpu", "3.11.7", ("gloo", "8 ranks"), 4321)
+BLIND = "sends are not counted"
+HELLO = Hello(VERSION, "toy", "1.0+cpu", "3.11.7", ("gloo", "8 ranks"), 4321, (BLIND,))
 SUBJECTS = ("toy/1", "toy/2")
 Kept = tuple[Question, tuple[Answer, ...]]
 
 
 def answered(name: str, end: End | None = None, value: float = 1.0) -> Kept:
     """A question, and an answer of each subject; the first ends with ``end``."""
-    array = pack(np.full((2, 3), value, np.float32))
-    seen = Observed("y", "float32", (2, 3), shards=(array, None), full=(array,))
+    array = pack(np.full((5, 7), value, np.float32))
+    seen = Observed("y", "float32", (5, 7), shards=(array, None), full=(array,))
     fired = Collective("all-gather", ("a",), 2, 12, "backward")
     first = Answer(name, SUBJECTS[0], end or Done(), (seen,), (fired,))
     return question(name), (first, Answer(name, SUBJECTS[1], Done()))
+
+
+def other(**fields: str) -> Hello:
+    """Another release or the like says hello."""
+    return msgspec.structs.replace(HELLO, **fields)
 
 
 def kept(path: Path, answers: Iterable[Kept], hello: Hello = HELLO) -> Path:
@@ -51,18 +63,34 @@ def kept(path: Path, answers: Iterable[Kept], hello: Hello = HELLO) -> Path:
     return path
 
 
+def both(path: Path) -> tuple[bytes, bytes]:
+    """The bytes of a record's two files."""
+    return path.read_bytes(), path_beside(path).read_bytes()
+
+
 def test_what_was_answered_is_read_back(tmp_path: Path) -> None:
+    """NaN and refusals too; of the Python only major and minor."""
     answers = [answered("b", Refused("ValueError", "no", "y")), answered("a", value=np.nan)]
     read = load(kept(tmp_path / "r", answers), "toy")
     for asked, wanted in answers:
         read.ask(asked)
         assert read.answer(asked) == wanted
-    assert read.hello() == Hello(VERSION, "toy", "1.0+cpu", "3.11", ("gloo", "8 ranks"))
+    said = Hello(VERSION, "toy", "1.0+cpu", "3.11", ("gloo", "8 ranks"), unseen=(BLIND,))
+    assert read.hello() == said
     assert read.header.subjects == SUBJECTS
     assert read.header.count == 2
 
 
+def test_the_header_says_where_and_with_what_it_was_made(tmp_path: Path) -> None:
+    """Of the platform no version, which would tell apart runs that agree."""
+    header = load(kept(tmp_path / "r", [])).header
+    assert header.platform == f"{sys.platform}-{platform.machine()}"
+    assert f'version = "{header.suite}"' in (ROOT / "pyproject.toml").read_text()
+    assert header.suite == suite()
+
+
 def test_a_live_worker_s_answers_are_read_back(tmp_path: Path) -> None:
+    """What travelled between processes is kept as it was."""
     worker = Worker("toy", "tests.toys.plain", SUBJECTS)
     try:
         asked = [question(f"q{i}", size=i) for i in range(9)]
@@ -76,6 +104,7 @@ def test_a_live_worker_s_answers_are_read_back(tmp_path: Path) -> None:
 
 
 def test_two_runs_give_the_same_bytes(tmp_path: Path) -> None:
+    """Whatever chance told apart, and in whatever order they were asked."""
     line = "ProcessGroup of pid {0}: connect to [127.0.0.1]:4{0} failed, object at 0x7f00{0}"
     one = [answered("a", Refused("E", line.format(1234), "y")), answered("b")]
     crash = Crashed("SIGKILL", 2, "chatter of process 1234")
@@ -85,7 +114,7 @@ def test_two_runs_give_the_same_bytes(tmp_path: Path) -> None:
     first = kept(tmp_path / "one", [*one, answered("c", crash)])
     again = [answered("c", Crashed("SIGKILL", 2)), *other]
     second = kept(tmp_path / "elsewhere" / "two", again, later)
-    assert first.read_bytes() == second.read_bytes()
+    assert both(first) == both(second)
 
 
 @pytest.mark.parametrize(
@@ -104,6 +133,7 @@ def test_two_runs_give_the_same_bytes(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_chance_is_taken_out_of_a_text(said: str, wanted: str) -> None:
+    """Once and for all."""
     assert text(said) == wanted
     assert text(wanted) == wanted
 
@@ -121,10 +151,12 @@ def test_chance_is_taken_out_of_a_text(said: str, wanted: str) -> None:
     ],
 )
 def test_meaning_is_left_in_a_text(said: str) -> None:
+    """Numbers, layouts and links are no chance."""
     assert text(said) == said
 
 
 def test_stacks_and_output_are_left_out_and_all_text_is_normalised() -> None:
+    """Of every kind of end."""
     say, clean = "object at 0x7f00aa11", "object at <address>"
     seen = Observed("y", "f", (), Foreign(say), disagreements=(say,), note=say)
     wanted = Observed("y", "f", (), Foreign(clean), disagreements=(clean,), note=clean)
@@ -142,6 +174,7 @@ def test_stacks_and_output_are_left_out_and_all_text_is_normalised() -> None:
 
 
 def test_what_the_record_lacks_is_unsupported(tmp_path: Path) -> None:
+    """A question, a subject, or this version of the question."""
     path = kept(tmp_path / "r", [answered("a")])
     subjects = ("toy/2", "toy/3")
     read = load(path, "toy", subjects)
@@ -157,6 +190,7 @@ def test_what_the_record_lacks_is_unsupported(tmp_path: Path) -> None:
 
 
 def test_the_digest_differs_where_questions_do() -> None:
+    """In any field, and in the type of a number."""
     base = question()
     (step,) = base.steps
     others = [
@@ -175,6 +209,7 @@ def test_the_digest_differs_where_questions_do() -> None:
 
 
 def test_the_digest_does_not_know_defaults_or_the_order_of_parameters() -> None:
+    """So it outlives new fields."""
     said = [
         Step("y", "sum", ("x",), {"axis": 0, "keepdims": True}),
         Step("y", "sum", ("x",), {"keepdims": True, "axis": 0}, None),
@@ -184,6 +219,7 @@ def test_the_digest_does_not_know_defaults_or_the_order_of_parameters() -> None:
 
 
 def test_runs_that_differ_are_marked_unstable(tmp_path: Path) -> None:
+    """In the subjects that differ, in whatever order they are merged."""
     one = load(kept(tmp_path / "1", [answered("a"), answered("b"), answered("c")]))
     two = load(kept(tmp_path / "2", [answered("b", value=2.0), answered("c"), answered("d")]))
     assert compare(one, two) == ("b",)
@@ -195,20 +231,22 @@ def test_runs_that_differ_are_marked_unstable(tmp_path: Path) -> None:
     assert merged.answer(question("b")) == answered("b")[1]
     assert merged.answer(question("d")) == answered("d")[1]
     merge(tmp_path / "again", [load(tmp_path / "m"), one])
-    assert (tmp_path / "again").read_bytes() == (tmp_path / "m").read_bytes()
+    assert both(tmp_path / "again") == both(tmp_path / "m")
     merge(tmp_path / "back", [one, load(tmp_path / "m")])
-    assert (tmp_path / "back").read_bytes() == (tmp_path / "m").read_bytes()
+    assert both(tmp_path / "back") == both(tmp_path / "m")
 
 
 def test_parts_of_a_run_merge_into_the_bytes_of_the_whole(tmp_path: Path) -> None:
+    """As parts of a run on several machines do."""
     answers = [answered(f"q{i}") for i in range(7)]
     whole = kept(tmp_path / "whole", answers)
     parts = [load(kept(tmp_path / f"{i}", answers[i::3])) for i in range(3)]
     merge(tmp_path / "m", parts)
-    assert (tmp_path / "m").read_bytes() == whole.read_bytes()
+    assert both(tmp_path / "m") == both(whole)
 
 
 def test_records_of_two_releases_or_questions_do_not_merge(tmp_path: Path) -> None:
+    """Nothing is written then."""
     one = load(kept(tmp_path / "1", [answered("a")]))
     other = msgspec.structs.replace(HELLO, release="1.1")
     two = load(kept(tmp_path / "2", [answered("a")], other))
@@ -223,6 +261,7 @@ def test_records_of_two_releases_or_questions_do_not_merge(tmp_path: Path) -> No
 
 
 def test_a_question_twice_or_without_a_subject_is_not_written(tmp_path: Path) -> None:
+    """Neither of the two files."""
     with pytest.raises(ValueError, match="two answers to a"):
         write(tmp_path / "r", HELLO, [answered("a"), answered("a")])
     asked, (first, _) = answered("b")
@@ -231,97 +270,124 @@ def test_a_question_twice_or_without_a_subject_is_not_written(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-def lines(path: Path) -> list[bytes]:
-    """The lines of a record."""
-    return lzma.decompress(path.read_bytes()).splitlines(keepends=True)
-
-
-def zipped(*parts: bytes) -> bytes:
-    """An xz-compressed file of these lines."""
-    return lzma.compress(b"".join(parts))
-
-
-Damage = Callable[[Path], bytes]
-DAMAGE: dict[str, tuple[Damage, str]] = {
-    "empty": (lambda path: b"", "found a file that is not xz-compressed, wanted a record"),
-    "text": (lambda path: b"[[case]]\n", "found a file that is not xz-compressed, wanted a record"),
-    "cut short": (lambda path: path.read_bytes()[:-30], "found a file cut short"),
-    "only the head": (lambda path: path.read_bytes()[:6], "found a file cut short"),
-    "damaged": (
-        lambda path: path.read_bytes()[:-8] + bytes(4) + path.read_bytes()[-4:],
-        "found a damaged file, wanted a record",
-    ),
-    "zip of nothing": (lambda path: zipped(), "line 1: found no header (Input data was truncated"),
-    "another JSON file": (lambda path: zipped(b'{"case": 1}\n'), "line 1: found no header ("),
-    "future format": (
-        lambda path: zipped(b'{"format":2,"new":[]}\n', *lines(path)[1:]),
-        "found format 2, wanted format 1",
-    ),
-    "bad header": (
-        lambda path: zipped(lines(path)[0].replace(b'"count":2', b'"count":"two"')),
-        "line 1: found no header (Expected `int`, got `str` - at `$.count`), wanted a record",
-    ),
-    "a line less": (
-        lambda path: zipped(*lines(path)[:-1]),
-        "found 1 questions, wanted the 2 that its header says",
-    ),
-    "a line more": (
-        lambda path: zipped(*lines(path), lines(path)[1].replace(b'"a"', b'"z"')),
-        "found 3 questions, wanted the 2 that its header says",
-    ),
-    "a line twice": (
-        lambda path: zipped(*lines(path)[:2], lines(path)[1]),
-        'case "a": found two lines of it, wanted one',
-    ),
-    "a line cut": (
-        lambda path: zipped(*lines(path)[:-1], lines(path)[-1][:-30]),
-        "line 3: found no answers (Input data was truncated), wanted one question's",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_a_bad_record_is_refused_in_one_line(tmp_path: Path, damage: str) -> None:
-    path = kept(tmp_path / "r", [answered("a"), answered("b")])
-    change, said = DAMAGE[damage]
-    path.write_bytes(change(path))
-    with pytest.raises(BadInput) as error:
-        load(path, "toy")
-    assert str(error.value).startswith(f"{path}: {said}")
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "found"), [("none", "No such file or directory"), ("", "Is a directory")]
-)
-def test_a_record_that_cannot_be_opened_is_refused(tmp_path: Path, name: str, found: str) -> None:
-    with pytest.raises(BadInput, match=f"found {found}, wanted a record"):
-        load(tmp_path / name)
-
-
-def test_a_record_of_another_framework_is_refused(tmp_path: Path) -> None:
-    path = kept(tmp_path / "r", [answered("a")])
-    with pytest.raises(BadInput, match=r"found a record of toy 1\.0\+cpu, wanted a record of jax"):
-        load(path, "jax")
-
-
-def test_a_line_with_no_answers_is_refused_when_it_is_read(tmp_path: Path) -> None:
-    path = kept(tmp_path / "r", [answered("a"), answered("b")])
-    path.write_bytes(zipped(*(line.replace(b'"Done"', b'"Fine"') for line in lines(path))))
-    with pytest.raises(
-        BadInput, match=r'case "a": answers: found no answers .Invalid value .Fine.'
-    ):
-        load(path).answer(question("a"))
-
-
 def test_a_record_that_cannot_be_finished_leaves_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Both files of it, and no draft."""
     path = kept(tmp_path / "r", [answered("a")])
-    before = path.read_bytes()
+    before = both(path)
     with monkeypatch.context() as patch:
-        patch.setattr(record, "_PRESET", 99)
+        patch.setattr(values, "_PRESET", 99)
         with pytest.raises(lzma.LZMAError):
             write(path, HELLO, [answered("b")])
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
+    assert both(path) == before
+    assert sorted(tmp_path.iterdir()) == [path, path_beside(path)]
+
+
+def test_a_folder_that_takes_no_second_file_keeps_the_old_record(tmp_path: Path) -> None:
+    """Both drafts are there before either file is put in its place."""
+    path = kept(tmp_path / "r", [answered("a")])
+    before = both(path)
+    draft = tmp_path / f".r.{os.getpid()}"
+    draft.mkdir()
+    with pytest.raises(IsADirectoryError):
+        write(path, HELLO, [answered("b")])
+    assert both(path) == before
+    draft.rmdir()
+    assert sorted(tmp_path.iterdir()) == [path, path_beside(path)]
+
+
+def test_lines_of_one_digest_have_the_same_answers(tmp_path: Path) -> None:
+    """And no other: to the same question, of all subjects."""
+    one = load(kept(tmp_path / "1", [answered("a"), answered("b"), answered("c"), answered("d")]))
+    edited = (question("d", size=6), answered("d")[1])
+    other = [answered("a"), answered("b", value=2.0), answered("c", Crashed("SIGABRT")), edited]
+    two = load(kept(tmp_path / "2", other))
+    same = [id for id in "abcd" if one.line_digest(id) == two.line_digest(id)]
+    assert same == ["a"]
+    assert [id for id in "abcd" if one.kept(id) == two.kept(id)] == ["a", "d"]
+    with pytest.raises(KeyError):
+        one.line_digest("e")
+
+
+def test_newer_lines_take_the_place_of_older_ones(tmp_path: Path) -> None:
+    """Whole, edited questions and marks included; the record is what a whole new run would give."""
+    shaky = [
+        load(kept(tmp_path / name, [answered("b", value=v)])) for name, v in (("x", 3), ("y", 4))
+    ]
+    merge(tmp_path / "old", [load(kept(tmp_path / "1", [answered("a"), answered("b")])), *shaky])
+    assert load(tmp_path / "old").lines["b"].unstable == ("toy/1",)
+    part = [answered("b", value=5.0), answered("c")]
+    later = msgspec.structs.replace(HELLO, facts=("gloo", "9 ranks"), unseen=())
+    new = kept(tmp_path / "new", part, later)
+    replace(tmp_path / "all", [load(tmp_path / "old"), load(new)])
+    assert both(tmp_path / "all") == both(kept(tmp_path / "whole", [answered("a"), *part], later))
+    edited = (question("a", size=6), answered("a")[1])
+    replace(tmp_path / "all", [load(tmp_path / "all"), load(kept(tmp_path / "3", [edited]))])
+    assert load(tmp_path / "all").answer(edited[0]) == edited[1]
+
+
+@pytest.mark.parametrize("command", [merge, replace])
+def test_what_is_not_of_one_release_is_not_put_together(
+    tmp_path: Path, command: Callable[[Path, list[record.Record]], None]
+) -> None:
+    """Nor of one Python, nor of the same subjects."""
+    one = load(kept(tmp_path / "1", [answered("a")]))
+    asked, (first, _) = answered("a")
+    others = {
+        "release": kept(tmp_path / "2", [answered("a")], other(release="2")),
+        "python": kept(tmp_path / "3", [answered("a")], other(python="3.12")),
+        "subjects": kept(tmp_path / "4", [(asked, (first,))]),
+    }  # fmt: skip
+    for field, path in others.items():
+        with pytest.raises(BadInput, match=rf"^{path}: {field}: found .* as {tmp_path}/1"):
+            command(tmp_path / "m", [one, load(path)])
+    with pytest.raises(ValueError, match="no records"):
+        command(tmp_path / "m", [])
+    assert not (tmp_path / "m").exists()
+
+
+def test_records_are_put_together_by_command(tmp_path: Path) -> None:
+    """`repeat` marks what differs, `replace` takes what is newer."""
+    path = kept(tmp_path / "r.jsonl", [answered("a"), answered("b")])
+    again = kept(tmp_path / "s.jsonl", [answered("b", value=2.0)])
+    assert main(["repeat", str(path), str(again)]) == ""
+    marked = load(path)
+    assert {id: line.unstable for id, line in marked.lines.items()} == {"a": (), "b": ("toy/1",)}
+    assert marked.kept("b") == answered("b")[1]
+    command = [sys.executable, "-m", "adapters.record", "replace", str(path), str(again)]
+    subprocess.run(command, cwd=ROOT, check=True)
+    newer = load(path)
+    assert {line.unstable for line in newer.lines.values()} == {()}
+    assert newer.kept("b") == answered("b", value=2.0)[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "found nothing, wanted repeat RECORD RUN... or replace RECORD PART..."),
+        (["again", "r", "s"], "found again r s, wanted repeat RECORD RUN..."),
+        (["repeat", "r"], "found repeat r, wanted repeat RECORD RUN..."),
+        (
+            ["replace", "{}/none", "{}/none"],
+            "{}/none: found No such file or directory, wanted a re",
+        ),
+    ],
+)
+def test_a_bad_command_is_refused_in_one_line(tmp_path: Path, words: list[str], said: str) -> None:
+    """By what was found, and what is wanted."""
+    found = main([word.format(tmp_path) for word in words])
+    assert found.startswith(said.format(tmp_path))
+    assert "\n" not in found
+
+
+@pytest.mark.parametrize("name", ["torch-2.13.0", "jax-0.10.2"])
+def test_committed_records_are_what_is_written_of_their_answers(tmp_path: Path, name: str) -> None:
+    """Every answer read and written again: the same bytes, small, in the order of their ids."""
+    path = ROOT / "records" / f"{name}.jsonl"
+    read = load(path)
+    replace(tmp_path / "again", [read])
+    assert both(tmp_path / "again") == both(path)
+    assert list(read.lines) == sorted(read.lines)
+    assert len(path.read_bytes()) < 2_500_000
+    assert len(path_beside(path).read_bytes()) < 500_000

@@ -61,7 +61,7 @@ def test_every_op_of_the_vocabulary_has_a_row() -> None:
         (Step("z", "from_local", ("x",), to=layout("R S(0)", SQUARE, 1)),
          "DTensor.from_local(x, mesh, placements=[Replicate(), Shard(0)], run_check=False)"),
         (Step("z", "full", (), {"shape": [2], "value": 3}, layout("R R", SQUARE, 1)),
-         "torch.distributed.tensor.full((2,), 3, dtype=torch.float32, device_mesh=mesh,"
+         "dtensor.full((2,), 3, dtype=torch.float32, device_mesh=mesh,"
          " placements=[Replicate(), Replicate()])"),
         (Step("z", "grad", ("x", "y")), "torch.autograd.grad(x, y, retain_graph=True)[0]"),
     ],

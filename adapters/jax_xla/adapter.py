@@ -31,9 +31,15 @@ def connect(devices: int) -> Adapter:
     from jaxlib import version
 
     # What a question needs is imported before the first fork, and the client made after it.
-    from adapters.jax_xla import explicit, jit, shard_map  # noqa: F401
+    from adapters.jax_xla import compat, explicit, jit, shard_map  # noqa: F401
 
-    facts = (f"jaxlib {version.__version__}", f"{devices} host devices")
+    facts: tuple[str, ...] = (
+        f"jaxlib {version.__version__}",
+        f"{devices} host devices",
+        compat.partitioner(),
+    )
+    if not compat.has("hlo_module_from_text"):
+        facts += ("counts not checked against XLA's own parser of HLO text",)
     python = platform.python_version()
     hello = Hello(VERSION, "jax", jax.__version__, python, facts, os.getpid())
 

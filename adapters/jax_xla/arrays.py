@@ -12,24 +12,24 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
 from adapters.answer import Unsupported
+from adapters.jax_xla import compat
 from adapters.jax_xla.attempt import Stopped, attempt
+from adapters.jax_xla.lines import Kind
 from cases import arrays, notation
 from cases.layout import coordinates
 from cases.model import Foreign, Input, Layout, Mesh
 
 
 @lru_cache(maxsize=256)
-def jax_mesh(mesh: Mesh, kind: AxisType) -> jax.sharding.Mesh:
+def jax_mesh(mesh: Mesh, kind: Kind) -> jax.sharding.Mesh:
     """The same axes over the same devices, every axis of ``kind``."""
     devices = jax.devices()
     grid = np.empty(mesh.size, dtype=object)
     grid[:] = [devices[number] for number in mesh.devices]
-    return jax.sharding.Mesh(
-        grid.reshape(mesh.shape), mesh.names, axis_types=(kind,) * len(mesh.axes)
-    )
+    return compat.mesh(grid.reshape(mesh.shape), mesh.names, kind)
 
 
 def stacked(layout: Layout) -> Layout:
@@ -42,17 +42,16 @@ def stacked_shape(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> tuple[i
     return tuple(mesh[axis] for axis, _ in layout.partial) + shape
 
 
-def spec(layout: Layout) -> PartitionSpec:
+def spec(layout: Layout, step: str = "") -> PartitionSpec:
     """The PartitionSpec; a pending sum is ``unreduced``.
 
     Raises:
         NotationError: a pending reduction other than a sum.
+        Stopped: Unsupported at ``step``, if this release has none at all.
     """
     notation.to_spec(layout)
-    dims = [axes or None for axes in layout.dims]
-    if not layout.partial:
-        return PartitionSpec(*dims)
-    return PartitionSpec(*dims, unreduced={axis for axis, _ in layout.partial})
+    dims = (axes or None for axes in layout.dims)
+    return compat.spec(dims, (axis for axis, _ in layout.partial), step)
 
 
 Value = jax.Array | jax.ShapeDtypeStruct
@@ -76,7 +75,7 @@ def place(
         if stack:
             layout, shape = stacked(layout), stacked_shape(mesh, layout, shape)
     try:
-        entries = spec(layout)
+        entries = spec(layout, given.name)
     except notation.NotationError as error:
         why = f"{error.found}: JAX has {error.wanted}"
         raise Stopped(Unsupported(why, given.name)) from None
@@ -142,17 +141,18 @@ def layout_of(array: Value, mesh: Mesh) -> tuple[Layout | Foreign, str]:
     sharding = array.sharding
     if not isinstance(sharding, NamedSharding) or not _has_axes(sharding.mesh, mesh):
         return Foreign(str(sharding)), ""
-    entries: list[Any] = list(sharding.spec.partitions)
+    entries: list[Any] = list(compat.entries(sharding.spec))
     dims = [
         () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
         for entry in entries + [None] * (array.ndim - len(entries))
     ]
-    used = {*(axis for axes in dims for axis in axes), *sharding.spec.unreduced}
+    used = {*(axis for axes in dims for axis in axes), *(owed := compat.unreduced(sharding.spec))}
     if not used <= set(mesh.named):
         # Of a whole mesh, axes that are none of the slice.
         return Foreign(str(sharding)), ""
-    pending = tuple((axis, "sum") for axis in mesh.names if axis in sharding.spec.unreduced)
-    reduced = ", ".join(axis for axis in mesh.names if axis in sharding.spec.reduced)
+    pending = tuple((axis, "sum") for axis in mesh.names if axis in owed)
+    found = compat.reduced(sharding.spec)
+    reduced = ", ".join(axis for axis in mesh.names if axis in found)
     return Layout(tuple(dims), pending), f"reduced over {reduced}" if reduced else ""
 
 
@@ -175,7 +175,7 @@ def _has_axes(there: jax.sharding.Mesh, mesh: Mesh) -> bool:
 
 def is_unreduced(array: Value) -> bool:
     """Whether the array still owes a sum, so that JAX has no global value or index for it."""
-    return isinstance(array.sharding, NamedSharding) and bool(array.sharding.spec.unreduced)
+    return isinstance(array.sharding, NamedSharding) and bool(compat.unreduced(array.sharding.spec))
 
 
 Shards = tuple[arrays.Array | None, ...]

@@ -10,10 +10,10 @@ from __future__ import annotations
 import jax
 import msgspec
 import numpy as np
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
 from adapters.answer import Collective, Observed
-from adapters.jax_xla import arrays, lines, ops, views
+from adapters.jax_xla import arrays, compat, lines, ops, views
 from adapters.jax_xla.answering import Answering, bare
 from adapters.jax_xla.program import Compiler, planned, run
 from cases.arrays import pack
@@ -28,7 +28,7 @@ def answer(compiler: Compiler, question: Question, notes: Answering) -> None:
         Stopped: how it ended, if not at the end of the program.
     """
     on, places = homes(question), lines.places(question)
-    there = views.scope(question, AxisType.Explicit, notes)
+    there = views.scope(question, "Explicit", notes)
     values: dict[str, arrays.Value] = {}
     for given in question.inputs:
         name, mesh = given.name, on[given.name]
@@ -40,11 +40,11 @@ def answer(compiler: Compiler, question: Question, notes: Answering) -> None:
         names = lines.used(question, step)
         arguments = [values[name] for name in names]
         mesh = on[step.result]
-        source = lines.step_lines(question, step, "explicit")
+        source = lines.step_lines(question, step, "explicit", compat.RELEASE)
         function = ops.function(names, source, [step.result], there)
         # What has no operand, or needs none's value, lies on the mesh in force. A gradient runs
         # forward again, which other steps did and have told.
-        with jax.set_mesh(views.mesh_in(there, places[step.result])):
+        with compat.in_force(views.mesh_in(there, places[step.result])):
             program = notes.heed(
                 compiler.compile(step.result, function, arguments, mesh, late=step.op == "grad")
             )
@@ -98,8 +98,7 @@ def _materialised(
     whole = NamedSharding(sharding.mesh, PartitionSpec())
 
     def gather(x: jax.Array) -> jax.Array:
-        gathered: jax.Array = jax.sharding.reshard(x, whole)
-        return gathered
+        return compat.reshard(x, whole)
 
     step = f"{name}/full"
     kept = compiler.once(

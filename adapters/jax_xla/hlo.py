@@ -43,7 +43,10 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 class Instruction(msgspec.Struct, frozen=True):
-    """One line of a computation; ``operands`` are names, empty for literals."""
+    """One line of a computation, or an element of a tuple that has none, called ``x#2``.
+
+    ``operands`` are names, empty for literals.
+    """
 
     name: str
     shape: Shape
@@ -64,6 +67,7 @@ class Module(msgspec.Struct, frozen=True):
 _MARK = re.compile(r'"(?:[^"\\]|\\.)*"|/\*.*?\*/|[()\[\]{},\n]', re.DOTALL)
 _OPEN = {"(": ")", "[": "]", "{": "}"}
 _WORD = re.compile(r"%?([\w.\-]+)")
+_COMPUTATION = re.compile(r"%|[\w.\-]+ \{")
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _SPACE = re.compile(r"(?:\s|/\*.*?\*/)*", re.DOTALL)
 # A bounded dynamic dim is written <=n.
@@ -170,17 +174,35 @@ def _instruction(text: str, at: int) -> tuple[Instruction, int]:
     return Instruction(name, shape, opcode, names, _attributes(pieces, text, at)), end
 
 
+def _unfold(operand: str, instructions: dict[str, Instruction]) -> None:
+    """An operand ``x#2`` is element 2 of the tuple x, taken by an instruction that has no line."""
+    of, sign, index = operand.rpartition("#")
+    if not sign or operand in instructions:
+        return
+    _unfold(of, instructions)
+    parts = instructions[of].shape.parts if of in instructions else ()
+    if not index.isdecimal() or int(index) >= len(parts):
+        raise HloError(f"no tuple {of} with an element {index}")
+    instructions[operand] = Instruction(
+        operand, parts[int(index)], "get-tuple-element", (of,), {"index": index}
+    )
+
+
 def _computation(text: str, at: int) -> tuple[str, dict[str, Instruction], int]:
     name, at = _word(text, at)
-    _, at = _pieces(text, _literal(text, at, " ("), ")")
-    _, at = _shape(text, _literal(text, at, ") -> "))
+    # What it takes and returns is left out of short texts, as old releases print them.
+    if text.startswith(" (", at):
+        _, at = _pieces(text, at + 2, ")")
+        _, at = _shape(text, _literal(text, at, ") -> "))
     at = _space(text, _literal(text, at, " {"))
-    instructions = {}
+    instructions: dict[str, Instruction] = {}
     while not text.startswith("}", at):
         instruction, at = _instruction(text, at)
+        for operand in instruction.operands:
+            _unfold(operand, instructions)
         instructions[instruction.name] = instruction
         at = _space(text, at)
-    # What follows the brace, such as execution_thread="host", is an attribute.
+    # What follows the brace is an attribute, such as execution_thread="host", or a comment.
     _, at = _pieces(text, at + 1, "\n")
     return name, instructions, at
 
@@ -203,7 +225,7 @@ def parse(text: str) -> Module:
             at = text.index("\n\n", at)
             continue
         is_entry = text.startswith("ENTRY ", at)
-        if not is_entry and text[at] != "%":
+        if not is_entry and not _COMPUTATION.match(text, at):
             raise _fail(text, at, "a computation")
         called, instructions, at = _computation(text, at + 6 if is_entry else at)
         computations[called] = instructions

@@ -13,10 +13,9 @@ from contextlib import nullcontext
 
 import jax
 import msgspec
-from jax.sharding import AxisType
 
 from adapters.answer import Observed, Refused
-from adapters.jax_xla import arrays, lines, ops, views
+from adapters.jax_xla import arrays, compat, lines, ops, views
 from adapters.jax_xla.answering import Answering, bare, plain
 from adapters.jax_xla.attempt import Stopped
 from adapters.jax_xla.program import Compiler, planned, run
@@ -35,7 +34,7 @@ def answer(compiler: Compiler, question: Question, notes: Answering) -> None:
         recipe.answer(compiler, question, notes)
         return
     on, places = homes(question), lines.places(question)
-    there = views.scope(question, AxisType.Auto, notes)
+    there = views.scope(question, "Auto", notes)
     placed = {}
     for given in question.inputs:
         mesh = on[given.name]
@@ -48,7 +47,10 @@ def answer(compiler: Compiler, question: Question, notes: Answering) -> None:
     # Line i of the program is about names[i]: so a traceback tells the step at fault.
     source, names = [], []
     about = [(given.name, lines.reduce_lines(given)) for given in question.inputs]
-    about += [(step.result, lines.step_lines(question, step, "jit")) for step in question.steps]
+    about += [
+        (step.result, lines.step_lines(question, step, "jit", compat.RELEASE))
+        for step in question.steps
+    ]
     for name, texts in about:
         source += texts
         names += [name] * len(texts)
@@ -58,8 +60,11 @@ def answer(compiler: Compiler, question: Question, notes: Answering) -> None:
     last = question.steps[-1].result
     at = last if len(question.steps) == 1 else "program"
     try:
-        # Where there is no input, nothing else says which devices the program is for.
-        with nullcontext() if placed else jax.set_mesh(there["mesh"]):
+        # Where there is no input, the mesh in force says which devices the program is for; in a
+        # release that has no such thing, a layout asked for does.
+        said = any(step.to is not None for step in question.steps)
+        said = bool(placed) or (said and not compat.has("jax.set_mesh as a context"))
+        with nullcontext() if said else compat.in_force(there["mesh"], at):
             program = notes.heed(compiler.compile(at, function, arguments, on[last]))
         outputs = planned(program) if notes.plan else run(program, arguments)
     except Stopped as stopped:

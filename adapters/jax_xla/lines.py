@@ -1,7 +1,8 @@
 """Which lines of Python put a question to JAX? Meshes, inputs and steps, as text.
 
 The adapter runs the lines of steps, and a stand-alone script prints them all. Knows no jax:
-the names that lines use, besides the program's own and its meshes', come from `IMPORTS`.
+the names that lines use, besides the program's own and its meshes', come from `names.imports`.
+Lines are those of a release of JAX, the newest unless one is named.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Literal
 from adapters.answer import Unsupported
 from adapters.jax_xla import mesh_lines
 from adapters.jax_xla.attempt import Stopped
+from adapters.jax_xla.names import NEWEST, has, need, said
 from adapters.jax_xla.rows import ROWS, Row
 from adapters.reference.values import needed
 from cases import notation
@@ -20,18 +22,13 @@ from cases.arrays import Array
 from cases.model import Input, Layout, Mesh, Param, Question, Step
 from cases.ops import OPS
 
-IMPORTS = (
-    "import jax",
-    "import jax.numpy as jnp",
-    "import numpy as np",
-    "from jax.sharding import AxisType, NamedSharding, PartitionSpec as P",
-)
+Kind = Literal["Auto", "Explicit"]
 Route = Literal["jit", "explicit"]
 # The kind of the axes of a route's meshes.
-KINDS: dict[Route, str] = {"jit": "Auto", "explicit": "Explicit"}
+KINDS: dict[Route, Kind] = {"jit": "Auto", "explicit": "Explicit"}
 
 _RESERVED = {"jax", "jnp", "np", "AxisType", "NamedSharding", "P", "tuple", "enumerate", "bool",
-             "range"}  # fmt: skip
+             "range", "shard_map", "reshard", "frozenset"}  # fmt: skip
 
 # Addends stacked on a leading dim are reduced by these; the dtype stays.
 _REDUCE = {
@@ -72,9 +69,25 @@ def view_variables(question: Question) -> dict[str, str]:
     return {step.result: variable(step.result) for step in question.mesh_steps}
 
 
-def view_sources(question: Question, kind: str) -> list[tuple[str, str]]:
-    """The name and the expression of each mesh step; axes are of ``kind``, Auto or Explicit."""
-    return mesh_lines.derived(question, kind, view_variables(question))
+def axis_kind(kind: Kind, release: str = NEWEST) -> str:
+    """The text of a kind of axes; "" where all axes are Auto, as there is no other kind.
+
+    Raises:
+        Stopped: Unsupported, if the release has no such kind.
+    """
+    if kind == "Auto" and not has("jax.sharding.AxisType", release):
+        return ""
+    need("jax.sharding.AxisType", release)
+    return f"AxisType.{kind}"
+
+
+def view_sources(question: Question, kind: Kind, release: str = NEWEST) -> list[tuple[str, str]]:
+    """The name and the expression of each mesh step; axes are of ``kind``.
+
+    Raises:
+        Stopped: Unsupported, if the release has no such kind.
+    """
+    return mesh_lines.derived(question, axis_kind(kind, release), view_variables(question))
 
 
 def places(question: Question) -> dict[str, str]:
@@ -82,12 +95,18 @@ def places(question: Question) -> dict[str, str]:
     return mesh_lines.places(question, mesh_variables(question), view_variables(question))
 
 
-def mesh_line(mesh: Mesh, name: str, route: Route) -> str:
-    """The mesh called ``name`` on which a route runs: Auto under jit, else Explicit."""
-    return f"{name} = {mesh_lines.source(mesh, KINDS[route])}"
+def mesh_line(mesh: Mesh, name: str, route: Route, release: str = NEWEST) -> str:
+    """The mesh called ``name`` on which a route runs: Auto under jit, else Explicit.
+
+    Raises:
+        Stopped: Unsupported, if the release has no axes of that kind.
+    """
+    return f"{name} = {mesh_lines.source(mesh, axis_kind(KINDS[route], release))}"
 
 
-def input_line(given: Input, home: Mesh, mesh: str, stack: bool, data: str) -> str:
+def input_line(
+    given: Input, home: Mesh, mesh: str, stack: bool, data: str, release: str = NEWEST
+) -> str:
     """The input on the mesh called ``mesh``, as `arrays.place` puts it there.
 
     ``home``: the one that it lies on, in whose order the arrays of devices are. ``data``: the
@@ -101,6 +120,8 @@ def input_line(given: Input, home: Mesh, mesh: str, stack: bool, data: str) -> s
     if layout.partial and given.per_device is None:
         raise Stopped(Unsupported("a partial input without its addends", given.name))
     shape: tuple[int | str, ...] = given.shape
+    if layout.partial and not stack:
+        need("PartitionSpec.unreduced", release, given.name)
     if layout.partial and stack:
         axes = [axis for axis, _ in layout.partial]
         layout = Layout(tuple((axis,) for axis in axes) + layout.dims)
@@ -143,7 +164,7 @@ def reduce_lines(given: Input) -> list[str]:
     return lines
 
 
-def step_lines(question: Question, step: Step, route: Route) -> list[str]:
+def step_lines(question: Question, step: Step, route: Route, release: str = NEWEST) -> list[str]:
     """The lines of a step; all but a gradient have one.
 
     A gradient is that of a function of the one input, which runs the steps on the way from
@@ -151,15 +172,17 @@ def step_lines(question: Question, step: Step, route: Route) -> list[str]:
     step at a time, with the step's mesh set by ``jax.set_mesh``.
 
     Raises:
-        Stopped: Unsupported, if JAX has no such layout.
+        Stopped: Unsupported, if JAX has no such layout, or the release no such op.
     """
     mesh = places(question)[step.result]
-    line = jit_line(step, mesh) if route == "jit" else explicit_line(step, mesh)
+    line = (jit_line if route == "jit" else explicit_line)(step, mesh, release)
     if step.op != "grad":
         return [line]
     of, by = map(str, step.args)
     inside = [
-        one for before in needed(question, of, by) for one in step_lines(question, before, route)
+        one
+        for before in needed(question, of, by)
+        for one in step_lines(question, before, route, release)
     ]
     body = [f"    {one}" for one in [*inside, f"return {variable(of)}"]]
     return [f"def {variable(of)}_of({variable(by)}):", *body, line]
@@ -176,21 +199,21 @@ def used(question: Question, step: Step) -> list[str]:
     return [name for name in dict.fromkeys(names) if name not in made]
 
 
-def jit_line(step: Step, mesh: str) -> str:
+def jit_line(step: Step, mesh: str, release: str = NEWEST) -> str:
     """The step in a program on the Auto mesh called ``mesh``: a layout asked for is a constraint.
 
     A constraint, and no ``out_shardings`` even on a final result: one form for every step,
     and what jit makes of a layout it cannot hold (uneven sizes) is seen, not refused.
 
     Raises:
-        Stopped: Unsupported, if JAX has no such layout.
+        Stopped: Unsupported, if JAX has no such layout, or the release no such op.
     """
     if step.to is not None and step.to.partial:
         raise Stopped(Unsupported("a partial result asked of jit", step.result))
     if step.to is not None and step.op == "distribute":
-        value = _expression(step, mesh, _sharding(step.result, step.to, mesh))
+        value = _expression(step, mesh, release, _sharding(step.result, step.to, mesh))
         return f"{variable(step.result)} = {value}"
-    value = _expression(step, mesh)
+    value = _expression(step, mesh, release)
     if step.op == "full_tensor":
         value = f"jax.lax.with_sharding_constraint({value}, NamedSharding({mesh}, P()))"
     elif step.to is not None and step.op != "map_shards":
@@ -199,21 +222,21 @@ def jit_line(step: Step, mesh: str) -> str:
     return f"{variable(step.result)} = {value}"
 
 
-def explicit_line(step: Step, mesh: str) -> str:
+def explicit_line(step: Step, mesh: str, release: str = NEWEST) -> str:
     """The step on an Explicit mesh: ``out_sharding`` where the op takes it, else a reshard.
 
     Raises:
-        Stopped: Unsupported, if JAX has no such layout.
+        Stopped: Unsupported, if JAX has no such layout, or the release no such op.
     """
+    if step.to is not None and step.to.partial:
+        need("PartitionSpec.unreduced", release, step.result)
+    to = None if step.op == "map_shards" else step.to
+    sharding = "" if to is None else _sharding(step.result, to, mesh)
+    value = _expression(step, mesh, release, sharding)
     if step.op == "full_tensor":
-        whole = f"jax.sharding.reshard({_expression(step, mesh)}, NamedSharding({mesh}, P()))"
-        return f"{variable(step.result)} = {whole}"
-    if step.to is None or step.op == "map_shards":
-        return f"{variable(step.result)} = {_expression(step, mesh)}"
-    sharding = _sharding(step.result, step.to, mesh)
-    value = _expression(step, mesh, sharding)
-    if not {"{out}", "{sharding}"} & set(re.findall(r"\{\w+\}", _form(step, asked=True))):
-        value = f"jax.sharding.reshard({value}, {sharding})"
+        sharding = f"NamedSharding({mesh}, P())"
+    if sharding and (step.op == "full_tensor" or not _takes_layout(step, release)):
+        value = said(f"jax.sharding.reshard({value}, {sharding})", release, step.result)
     return f"{variable(step.result)} = {value}"
 
 
@@ -232,46 +255,75 @@ def _text(value: Param) -> str:
     return repr(tuple(value) if isinstance(value, list) else value)
 
 
-def _form(step: Step, asked: bool) -> str:
+def _takes_layout(step: Step, release: str) -> bool:
+    """Whether the op itself takes the layout of its result in a release."""
+    slots = _SLOT.finditer(_form(step, True, release))
+    return any(
+        slot[1] == "sharding" or (slot[1] == "out" and _takes(slot[2], release)) for slot in slots
+    )
+
+
+def _takes(call: str, release: str) -> bool:
+    return has(f"{call}(out_sharding=)", release)
+
+
+def _form(step: Step, asked: bool, release: str) -> str:
     """The text of the row for so many arguments, and for a layout asked of the op itself."""
     row = ROWS[step.op]
-    for name, text in row.given.items():
-        if step.params.get(name):
-            return text
-    if asked and row.out:
-        return row.out
-    return (row.text, *row.more)[len(step.args) - len(OPS[step.op].args)]
+    text = (row.text, *row.more)[len(step.args) - len(OPS[step.op].args)]
+    calls = [slot[2] for slot in _SLOT.finditer(row.out) if slot[1] == "out"]
+    if asked and row.out and all(_takes(call, release) for call in calls):
+        text = row.out
+    text = next((one for name, one in row.given.items() if step.params.get(name)), text)
+    for wanted, (newer, older) in row.without.items():
+        if not has(wanted, release):
+            # A slot is lost with nothing if it is to have what stands in it.
+            lost = _slots(newer).keys() - _slots(older)
+            if any(
+                _text(step.params[name]) != _slots(newer)[name]
+                for name in lost
+                if name in step.params
+            ):
+                need(wanted, release, step.result)
+            text = text.replace(newer, older)
+    return text
 
 
-def _expression(step: Step, mesh: str, sharding: str = "") -> str:
-    """The row of the step's op with every slot filled."""
+def _slots(text: str) -> dict[str, str]:
+    """The slots of a text, each with what stands in it if nothing is given."""
+    return {slot[1]: slot[2] for slot in _SLOT.finditer(text)}
+
+
+def _expression(step: Step, mesh: str, release: str, sharding: str = "") -> str:
+    """The row of the step's op with every slot filled, in the words of a release."""
     row, op = ROWS[step.op], OPS[step.op]
-    text = _form(step, asked=bool(sharding))
+    text = _form(step, bool(sharding), release)
     names = op.args + op.more
     slots = {
         slot: variable(arg) if isinstance(arg, str) else repr(arg)
         for slot, arg in zip(names, step.args, strict=False)
     }
     slots["sharding"] = sharding
-    slots["out"] = slots["within"] = f", out_sharding={sharding}" if sharding else ""
     slots["mesh"] = mesh
     if step.op == "map_shards":
         if step.to is None:
             raise Stopped(Unsupported("shard_map wants the layout of the shards", step.result))
         slots["spec"] = _spec(step.result, step.to)
     slots |= _derived(step)
-    asked = {found[1] for found in _SLOT.finditer(text)}
+    asked = _slots(text)
     # Where it lies is said by the layout.
     rest = {key: value for key, value in step.params.items() if key not in (*asked, "view")}
     slots["params"] = "".join(f", {key}={_word(row, key, value)}" for key, value in rest.items())
     slots |= {key: _word(row, key, value) for key, value in step.params.items() if key in asked}
-    # What is not given has the text that stands in the slot, or what the row says for that.
-    return _SLOT.sub(
-        lambda slot: (
-            slots[slot[1]] if slot[1] in slots else row.words.get(slot[1], {}).get(slot[2], slot[2])
-        ),
-        text,
-    )
+
+    def filled(slot: re.Match[str]) -> str:
+        name, other = slot[1], slot[2]
+        if name in ("out", "within"):
+            return f", out_sharding={sharding}" if sharding and _takes(other, release) else ""
+        # What is not given has the text that stands in the slot, or what the row says for that.
+        return slots[name] if name in slots else row.words.get(name, {}).get(other, other)
+
+    return said(_SLOT.sub(filled, text), release, step.result)
 
 
 def _word(row: Row, key: str, value: Param) -> str:

@@ -11,6 +11,7 @@ import math
 
 import msgspec
 
+from adapters.jax_xla.names import has
 from cases.grids import homes
 from cases.model import REST, Mesh, MeshStep, Question
 
@@ -19,7 +20,7 @@ Axes = tuple[tuple[str, int], ...]
 # Axes of different meshes in one: devices in groups by their index along each, as JAX deals out
 # a row to each index. What they leave open is the first axis. Axes that overlap leave some groups
 # without devices, and NumPy makes no array of those.
-JOINED = f"""
+_JOINED = f"""
 def joined(*views):
     axes = [(axis, view.mesh.shape[axis]) for view in views for axis in view.spec]
     sizes = [size for _, size in axes]
@@ -33,8 +34,7 @@ def joined(*views):
     }}
     groups = np.array([[one for one in at if at[one] == where] for where in np.ndindex(*sizes)])
     names = ({REST!r}, *(axis for axis, _ in axes))
-    kinds = views[0].mesh.axis_types[:1] * len(names)
-    return jax.sharding.Mesh(groups.T.reshape(-1, *sizes), names, axis_types=kinds)
+    return jax.sharding.Mesh(groups.T.reshape(-1, *sizes), names<kinds>)
 """
 
 
@@ -50,16 +50,22 @@ class _View(msgspec.Struct, frozen=True):
         return tuple(name for name, _ in self.axes)
 
 
+def joined(release: str) -> str:
+    """The function ``joined``, which lines call, in a release of JAX."""
+    kinds = ", axis_types=views[0].mesh.axis_types[:1] * len(names)"
+    return _JOINED.replace("<kinds>", kinds if has("jax.sharding.AxisType", release) else "")
+
+
 def source(mesh: Mesh, kind: str) -> str:
-    """A mesh over devices, every axis of ``kind``: Auto or Explicit."""
+    """A mesh over devices, every axis of ``kind``: AxisType.Auto, say, or "" where none is said."""
     count = mesh.size
     chosen = f"[:{count}]" if mesh.devices == tuple(range(count)) else f"[{list(mesh.devices)}]"
     return _made(f"np.array(jax.devices()){chosen}.reshape{mesh.shape!r}", mesh.names, kind)
 
 
 def _made(devices: str, names: tuple[str, ...], kind: str) -> str:
-    kinds = f"(AxisType.{kind},) * {len(names)}"
-    return f"jax.sharding.Mesh({devices}, {names!r}, axis_types={kinds})"
+    kinds = f", axis_types=({kind},) * {len(names)}" if kind else ""
+    return f"jax.sharding.Mesh({devices}, {names!r}{kinds})"
 
 
 def _of(mesh: str, entries: tuple[object, ...]) -> str:
@@ -69,8 +75,8 @@ def _of(mesh: str, entries: tuple[object, ...]) -> str:
 def derived(question: Question, kind: str, variables: dict[str, str]) -> list[tuple[str, str]]:
     """The name and the expression of each mesh step, in order.
 
-    ``variables``: the Python name of each derived mesh; the question's own is ``mesh``. What
-    is wrong is asked of JAX as it stands, as far as it can be said.
+    ``kind``: as for `source`. ``variables``: the Python name of each derived mesh; the question's
+    own is ``mesh``. What is wrong is asked of JAX as it stands, as far as it can be said.
     """
     found: list[tuple[str, str]] = []
     made: dict[str, _View] = {}

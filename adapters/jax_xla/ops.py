@@ -1,6 +1,7 @@
 """How do lines of Python become a function that JAX can trace?
 
-Runs the very text that a stand-alone script prints. What the lines say is `lines`' and `rows`'.
+Runs the very text that a stand-alone script prints for this release. What the lines say is `lines`'
+and `rows`'.
 """
 
 from __future__ import annotations
@@ -8,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from adapters.jax_xla.lines import IMPORTS, variable
-from adapters.jax_xla.mesh_lines import JOINED
+from adapters.jax_xla.compat import RELEASE
+from adapters.jax_xla.lines import variable
+from adapters.jax_xla.mesh_lines import joined
+from adapters.jax_xla.names import imports
 
 FILENAME = "<question>"
 
 _SCOPE: dict[str, Any] = {}
-exec("\n".join(IMPORTS), _SCOPE)
-exec(JOINED, _SCOPE)
+exec("\n".join(imports(RELEASE)), _SCOPE)
+exec(joined(RELEASE), _SCOPE)
 
 
 def function(

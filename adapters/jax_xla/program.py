@@ -8,30 +8,23 @@ on CPU widen every bfloat16 collective to float32. A dump needs no second compil
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import msgspec
-from jaxlib import _hlo  # type: ignore[attr-defined]
 
 from adapters.answer import Collective
-from adapters.jax_xla import collectives, hlo
+from adapters.jax_xla import collectives, compat, hlo
 from adapters.jax_xla.attempt import attempt
 from cases.model import Mesh
 
 # The pass whose result is read, and the part of its dump's file name that says so.
 _PASS = "spmd-partitioning"
 _MEMORY = "/dev/shm"
-# Machine code as it comes: every program runs once, and good code takes longer to make than it
-# saves. The partitioner runs before, and does the same.
-QUICK: dict[str, str | bool] = {
-    "xla_backend_optimization_level": "0",
-    "xla_cpu_use_fusion_emitters": False,
-}
 # Programs kept by `Compiler.once` at most.
 _KEPT = 512
 
@@ -40,21 +33,19 @@ class Program(msgspec.Struct, frozen=True):
     """A compiled function. ``step`` is where it stands in the question.
 
     ``collectives``: None where they could not be read, and then a complaint says why.
+    ``shapes`` gives those of its results, with dtypes.
     """
 
     step: str
     compiled: Callable[..., Any]
+    shapes: Callable[[], Any]
     collectives: tuple[Collective, ...] | None
     complaints: tuple[str, ...]
 
 
 def planned(program: Program) -> Any:
     """What the program would return: shapes, dtypes and shardings, with no data."""
-    compiled: Any = program.compiled
-    return jax.tree.map(
-        lambda out: jax.ShapeDtypeStruct(out.shape, out.dtype, sharding=out.sharding),
-        compiled.out_info,
-    )
+    return compat.outputs(program.compiled, program.shapes)
 
 
 def peak(program: Program) -> int | None:
@@ -62,6 +53,8 @@ def peak(program: Program) -> int | None:
 
     Temporaries share their place where they can. None where XLA does not say.
     """
+    if not compat.has("Compiled.memory_analysis"):
+        return None
     compiled: Any = program.compiled
     # Its own ``peak_memory_in_bytes`` leaves temporaries out on a CPU.
     stats = compiled.memory_analysis()
@@ -114,7 +107,7 @@ class Compiler:
         """
         lowered = attempt(step, lambda: jax.jit(function, out_shardings=results).lower(*arguments))
         options: dict[str, str | bool] = {
-            **QUICK,
+            **compat.QUICK,
             "xla_dump_to": self._directory.name,
             "xla_dump_hlo_pass_re": f"^{_PASS}$",
         }
@@ -125,7 +118,8 @@ class Compiler:
         executable: Any = compiled.runtime_executable()
         devices = [device.id for device in executable.local_devices()]
         found, complaints = _read(texts, devices, mesh, late)
-        return Program(step, compiled, found, tuple(complaints))
+        shapes = partial(jax.eval_shape, function, *arguments)
+        return Program(step, compiled, shapes, found, tuple(complaints))
 
     def once(self, key: Hashable, make: Callable[[], Program]) -> Program:
         """The program that ``make`` returned for ``key`` before, or returns now."""
@@ -162,18 +156,20 @@ def _read(
     except hlo.HloError as error:
         return None, [f"HLO text: {error}"]
     ours, theirs = collectives.counts(module), _counted_by_xla(texts[0])
-    if ours != theirs:
+    if theirs is not None and ours != theirs:
         return found, [f"our parser counts {dict(ours)}, XLA's own {dict(theirs)}"]
     return found, []
 
 
-def _counted_by_xla(text: str) -> Counter[str]:
-    """As `collectives.counts`, but read by XLA's own parser: the cross-check of ours."""
-    module = _hlo.hlo_module_from_text(text)
-    opcodes = (
-        # HloOpcode.kAllGatherStart is all-gather-start.
-        re.sub(r"(?<=.)(?=[A-Z])", "-", str(instruction.opcode).partition(".k")[2]).lower()
-        for computation in module.computations()
-        for instruction in computation.instructions()
-    )
-    return Counter(base for opcode in opcodes if (base := collectives.started(opcode)) is not None)
+def _counted_by_xla(text: str) -> Counter[str] | None:
+    """As `collectives.counts`, but read by XLA's own parser: the cross-check of ours.
+
+    None where that does not tell, which the worker's facts say once.
+    """
+    if (every := compat.opcodes(text)) is None:
+        return None
+    found: Counter[str] = Counter()
+    for opcode, count in every.items():
+        if (base := collectives.started(opcode)) is not None:
+            found[base] += count
+    return found

@@ -14,15 +14,18 @@ class Row(msgspec.Struct, frozen=True):
 
     ``text`` is a Python expression with slots: ``{x}`` for an argument or a parameter,
     ``{axis:-1}`` with the text that stands there if it is not given; ``{params}`` for the given
-    parameters without a slot, as keywords; ``{out}`` where the op takes the layout of its
-    result, ``{within}`` where one inside does, and more is done after. ``{pre}`` and ``{post}``
-    are what stands before and after the index of dim ``axis`` in brackets; ``{strides}`` and
-    ``{pads}`` are ``stride`` and ``padding`` for each place; ``{key}`` is that of a seed.
+    parameters without a slot, as keywords; ``{out:f}`` where the call of f, which is all of the op,
+    takes the layout of its result, ``{within:f}`` where more is done after. ``{pre}`` and
+    ``{post}`` are what stands before and after the index of dim ``axis`` in brackets;
+    ``{strides}`` and ``{pads}`` are ``stride`` and ``padding`` for each place; ``{key}`` is that of
+    a seed.
 
     ``more``: the text with one optional argument, with two. ``given``: the text where a
     parameter is given that asks for another. ``out``: the text where a layout
     is asked of the op itself, if only another spelling takes one; ``{sharding}`` is that layout.
-    ``words``: per parameter, the text that stands for a value of it.
+    ``words``: per parameter, the text that stands for a value of it. ``without``: by a name of
+    `names.NAMES`, a part of the text and what stands there in a release that lacks it; a parameter
+    that has no slot then is not to be had.
     """
 
     text: str
@@ -30,6 +33,7 @@ class Row(msgspec.Struct, frozen=True):
     out: str = ""
     given: dict[str, str] = {}
     words: dict[str, dict[str, str]] = {}
+    without: dict[str, tuple[str, str]] = {}
 
 
 _REDUCTION = {"reduction": {"mean": "jnp.mean", "sum": "jnp.sum", "none": ""}}
@@ -49,7 +53,14 @@ _ALONG = (
     "for dim, at in enumerate(jnp.indices(x.shape, sparse=True)))"
 )
 _WITHIN = _ALONG.replace("x.shape", "i.shape")
-_CONV = Row("jax.lax.conv_general_dilated({x}, {w}, {strides}, {pads}{out})")
+_AT_PLACES, _PLACED = f"(lambda x, i, v: x.at[{_ALONG}]", "({x}, {i}, {v})"
+# Older releases count negative places from the end; no case has one.
+_AS_THEY_ARE = ", allow_negative_indices=False"
+_DEGREES = ("{params}", ", ddof={correction:0}{params}")
+_SOME = "axis_names={*{distinct}}"
+_CONV = Row(
+    "jax.lax.conv_general_dilated({x}, {w}, {strides}, {pads}{out:jax.lax.conv_general_dilated})"
+)
 _NORMED = "(lambda x: x / jnp.sqrt(jnp.mean(x * x, axis=-1, keepdims=True) + {eps:1e-05}))"
 _CENTRED = "({x} - jnp.mean({x}, axis=-1, keepdims=True))"
 
@@ -66,9 +77,9 @@ def _by_class(logs: str) -> Row:
 
 
 def _array(name: str) -> Row:
-    text = f"jax.random.{name}({{key}}, {{shape}}, jnp.float32{{out}})"
+    text = f"jax.random.{name}({{key}}, {{shape}}, jnp.float32"
     # Drawn whole, and split after it.
-    return Row(text, given={"whole": text.replace("{out}", "")})
+    return Row(f"{text}{{out:jax.random.{name}}})", given={"whole": f"{text})"})
 
 
 def _initial(name: str) -> Row:
@@ -79,18 +90,34 @@ def _initial(name: str) -> Row:
     """
     apart = "jax.random.fold_in({key}, jax.lax.axis_index({distinct}))"
     return Row(
-        f"jax.random.{name}({{key}}, {{x}}.shape, {{x}}.dtype{{out}})",
+        f"jax.random.{name}({{key}}, {{x}}.shape, {{x}}.dtype{{out:jax.random.{name}}})",
         given={
             "distinct": f"jax.shard_map(lambda t: jax.random.{name}({apart}, t.shape, t.dtype), "
             "mesh={mesh}, in_specs=P({distinct}), out_specs=P({distinct}), "
-            "axis_names={*{distinct}})({x})"
+            f"{_SOME})({{x}})"
         },
+        without={
+            "jax.shard_map(axis_names=)": (
+                _SOME,
+                "auto=frozenset({mesh}.axis_names) - {*{distinct}}",
+            )
+        },
+    )
+
+
+def _top_k(part: str) -> Row:
+    return Row(
+        f"jax.lax.top_k({{x}}, {{k}}, axis={{axis:-1}}){part}",
+        without={"jax.lax.top_k(axis=)": (", axis={axis:-1}", "")},
     )
 
 
 _AT_SLICE = "{x}.at[{pre}{start:0}:{stop:None}:{step:1}{post}]"
 # Arrays are values here, so that an assignment to a slice is a new array too.
-_SET_SLICE = Row(f"{_AT_SLICE}.set({{value}}{{out}})", more=(f"{_AT_SLICE}.set({{v}}{{out}})",))
+_SET_SLICE = Row(
+    f"{_AT_SLICE}.set({{value}}{{out:x.at[].set}})",
+    more=(f"{_AT_SLICE}.set({{v}}{{out:x.at[].set}})",),
+)
 
 ROWS: dict[str, Row] = {
     "redistribute": Row("{x}"),
@@ -143,7 +170,10 @@ ROWS: dict[str, Row] = {
     "gelu": Row("jax.nn.gelu({x}, approximate=False)"),
     "silu": Row("jax.nn.silu({x})"),
     "softplus": Row("jax.nn.softplus({x})"),
-    "clip": Row("jnp.clip({x}{params})"),
+    "clip": Row(
+        "jnp.clip({x}{params})",
+        without={"jnp.clip(min=, max=)": ("{params}", ", {min:None}, {max:None}")},
+    ),
     "astype": Row("{x}.astype({dtype})"),
     "where": Row("jnp.where({c}, {x}, {y})"),
     # Reductions.
@@ -154,8 +184,8 @@ ROWS: dict[str, Row] = {
     "min": Row("jnp.min({x}{params})"),
     "any": Row("jnp.any({x}{params})"),
     "all": Row("jnp.all({x}{params})"),
-    "var": Row("jnp.var({x}{params})"),
-    "std": Row("jnp.std({x}{params})"),
+    "var": Row("jnp.var({x}{params})", without={"jnp.var(correction=)": _DEGREES}),
+    "std": Row("jnp.std({x}{params})", without={"jnp.std(correction=)": _DEGREES}),
     "vector_norm": Row(
         "jnp.linalg.vector_norm({x}, ord={ord:2}{params})", words={"ord": {"inf": "jnp.inf"}}
     ),
@@ -165,10 +195,13 @@ ROWS: dict[str, Row] = {
     "max_with_index": Row("jnp.argmax({x}, axis={axis})"),
     "count_nonzero": Row("jnp.count_nonzero({x}{params})"),
     # Contractions.
-    "matmul": Row("jnp.matmul({x}, {w}{out})"),
-    "einsum": Row("jnp.einsum({subscripts}, {x}, {w}{out})"),
-    "linear": Row("jnp.matmul({x}, {w}.T{out})", more=("jnp.matmul({x}, {w}.T{within}) + {b}",)),
-    "addmm": Row("jnp.matmul({x}, {w}{within}) + {c}"),
+    "matmul": Row("jnp.matmul({x}, {w}{out:jnp.matmul})"),
+    "einsum": Row("jnp.einsum({subscripts}, {x}, {w}{out:jnp.einsum})"),
+    "linear": Row(
+        "jnp.matmul({x}, {w}.T{out:jnp.matmul})",
+        more=("jnp.matmul({x}, {w}.T{within:jnp.matmul}) + {b}",),
+    ),
+    "addmm": Row("jnp.matmul({x}, {w}{within:jnp.matmul}) + {c}"),
     "outer": Row("jnp.outer({x}, {y})"),
     "vecdot": Row("jnp.vecdot({x}, {y}, axis={axis:-1})"),
     "conv1d": _CONV,
@@ -179,9 +212,9 @@ ROWS: dict[str, Row] = {
         words=_CAUSAL,
     ),
     # Shapes.
-    "reshape": Row("jnp.reshape({x}, {shape}{out})"),
+    "reshape": Row("jnp.reshape({x}, {shape}{out:jnp.reshape})"),
     "flatten": Row(
-        "jnp.reshape({x}, (*{x}.shape[:{start:0}], -1, *{x}.shape[{end:-1}:][1:]){out})"
+        "jnp.reshape({x}, (*{x}.shape[:{start:0}], -1, *{x}.shape[{end:-1}:][1:]){out:jnp.reshape})"
     ),
     "permute_dims": Row("jnp.transpose({x}, {axes})"),
     "matrix_transpose": Row("jnp.swapaxes({x}, -1, -2)"),
@@ -206,7 +239,7 @@ ROWS: dict[str, Row] = {
     "diagonal": Row("jnp.diagonal({x})"),
     "slice": Row("{x}[{pre}{start:0}:{stop:None}:{step:1}{post}]"),
     "index": Row("{x}[{pre}{index}{post}]"),
-    "repeat": Row("jnp.repeat({x}, {repeats}, axis={axis}{out})"),
+    "repeat": Row("jnp.repeat({x}, {repeats}, axis={axis}{out:jnp.repeat})"),
     "tile": Row("jnp.concatenate([{x}] * {repeats}, axis={axis})"),
     # Positions that are data, and parts that are set.
     "take": Row(
@@ -219,21 +252,30 @@ ROWS: dict[str, Row] = {
     ),
     "scatter": Row(
         "jnp.put_along_axis({x}, {i}, {v}, axis={axis}, inplace=False)",
-        out=f"(lambda x, i, v: x.at[{_ALONG}].set(v, out_sharding={{sharding}}))"
-        "({x}, {i}, {v})",
+        out=f"{_AT_PLACES}.set(v{{out:x.at[].set}})){_PLACED}",
+        without={
+            "jnp.put_along_axis": (
+                "jnp.put_along_axis({x}, {i}, {v}, axis={axis}, inplace=False)",
+                f"{_AT_PLACES}.set(v)){_PLACED}",
+            )
+        },
     ),
-    "scatter_add": Row(f"(lambda x, i, v: x.at[{_WITHIN}].add(v{{out}}))({{x}}, {{i}}, {{v}})"),
-    "scatter_rows": Row("{x}.at[{pre}{i}{post}].set({v}{out})"),
-    "scatter_add_rows": Row("{x}.at[{pre}{i}{post}].add({v}{out})"),
-    "index_put": Row("{x}.at[{i}, {j}].set({v}{out})"),
+    "scatter_add": Row(f"(lambda x, i, v: x.at[{_WITHIN}].add(v{{out:x.at[].add}})){_PLACED}"),
+    "scatter_rows": Row("{x}.at[{pre}{i}{post}].set({v}{out:x.at[].set})"),
+    "scatter_add_rows": Row("{x}.at[{pre}{i}{post}].add({v}{out:x.at[].add})"),
+    "index_put": Row("{x}.at[{i}, {j}].set({v}{out:x.at[].set})"),
     "masked_fill": Row("jnp.where({mask}, jnp.asarray({value}, {x}.dtype), {x})"),
     "embedding": Row("jnp.take({w}, {i}, axis=0)", out="{w}.at[{i}].get(out_sharding={sharding})"),
     "one_hot": Row("jax.nn.one_hot({i}, {classes}, dtype=jnp.int64)"),
     "dynamic_slice": Row(
-        "jax.lax.dynamic_slice_in_dim({x}, {i}, {size}, {axis}, allow_negative_indices=False)"
+        f"jax.lax.dynamic_slice_in_dim({{x}}, {{i}}, {{size}}, {{axis}}{_AS_THEY_ARE})",
+        without={"jax.lax.dynamic_slice_in_dim(allow_negative_indices=)": (_AS_THEY_ARE, "")},
     ),
     "dynamic_update_slice": Row(
-        "jax.lax.dynamic_update_slice_in_dim({x}, {v}, {i}, {axis}, allow_negative_indices=False)"
+        f"jax.lax.dynamic_update_slice_in_dim({{x}}, {{v}}, {{i}}, {{axis}}{_AS_THEY_ARE})",
+        without={
+            "jax.lax.dynamic_update_slice_in_dim(allow_negative_indices=)": (_AS_THEY_ARE, "")
+        },
     ),
     "set_slice": _SET_SLICE,
     "assign_slice": _SET_SLICE,
@@ -244,8 +286,8 @@ ROWS: dict[str, Row] = {
     # Order.
     "sort": Row("jnp.sort({x}{params})"),
     "argsort": Row("jnp.argsort({x}{params})"),
-    "topk_values": Row("jax.lax.top_k({x}, {k}, axis={axis:-1})[0]"),
-    "topk_indices": Row("jax.lax.top_k({x}, {k}, axis={axis:-1})[1].astype(jnp.int64)"),
+    "topk_values": _top_k("[0]"),
+    "topk_indices": _top_k("[1].astype(jnp.int64)"),
     "cumulative_sum": Row("jnp.cumulative_sum({x}, axis={axis:-1})"),
     "cumulative_prod": Row("jnp.cumulative_prod({x}, axis={axis:-1})"),
     # Layers and losses.
@@ -280,8 +322,8 @@ ROWS: dict[str, Row] = {
     "ifft": Row("jnp.fft.ifft({x}, axis={axis:-1})"),
     # Arrays from nothing, and what leaves the global view. Inside jit there is no local view:
     # the array is its own.
-    "arange": Row("jnp.arange({n}, dtype={dtype:'float32'}{out})"),
-    "full": Row("jnp.full({shape}, {value}, dtype={dtype:'float32'}{out})"),
+    "arange": Row("jnp.arange({n}, dtype={dtype:'float32'}{out:jnp.arange})"),
+    "full": Row("jnp.full({shape}, {value}, dtype={dtype:'float32'}{out:jnp.full})"),
     "random_uniform": _array("uniform"),
     "random_normal": _array("normal"),
     "inplace_uniform": _initial("uniform"),

@@ -15,10 +15,9 @@ import jax.numpy as jnp
 import msgspec
 import numpy as np
 from jax import lax
-from jax.sharding import AxisType
 
 from adapters.answer import Observed, Unsupported
-from adapters.jax_xla import arrays
+from adapters.jax_xla import arrays, compat
 from adapters.jax_xla.answering import Answering, bare
 from adapters.jax_xla.attempt import Stopped
 from adapters.jax_xla.program import Compiler, planned, run
@@ -46,7 +45,7 @@ def answer(compiler: Compiler, question: Question, notes: Answering, planner: Pl
     if derived & {*views, *question.check, *(s.params.get("view") for s in question.steps)}:
         raise Stopped(Unsupported("plans are for meshes that are not derived"))
     mesh = question.mesh
-    there = arrays.jax_mesh(mesh, AxisType.Auto)
+    there = arrays.jax_mesh(mesh, "Auto")
     values: dict[str, arrays.Value] = {}
     layouts: dict[str, Layout] = {}
     shapes: dict[str, tuple[int, ...]] = {}
@@ -119,13 +118,13 @@ def _mapped(
             x = _MOVES[move.kind](x, move, mesh, shape)
         return x.reshape((1,) * len(target.partial) + x.shape)
 
-    return jax.shard_map(
+    return compat.shard_map(
         moved,
-        mesh=arrays.jax_mesh(mesh, AxisType.Auto),
-        in_specs=arrays.spec(arrays.stacked(source)),
-        out_specs=arrays.spec(arrays.stacked(target)),
+        arrays.jax_mesh(mesh, "Auto"),
+        arrays.spec(arrays.stacked(source)),
+        arrays.spec(arrays.stacked(target)),
         # JAX cannot infer that gathered values are the same everywhere; the shards show it.
-        check_vma=False,
+        checked=False,
     )
 
 

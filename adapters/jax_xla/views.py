@@ -11,30 +11,31 @@ from typing import Any
 import jax
 import msgspec
 import numpy as np
-from jax.sharding import AxisType, NamedSharding
+from jax.sharding import NamedSharding
 
 from adapters.answer import Observed
-from adapters.jax_xla import lines, ops
+from adapters.jax_xla import compat, lines, ops
 from adapters.jax_xla.answering import Answering
 from adapters.jax_xla.arrays import jax_mesh
 from adapters.jax_xla.attempt import attempt
+from adapters.jax_xla.lines import Kind
 from cases.arrays import Array, pack
 from cases.model import Question
 
 Scope = dict[str, Any]
 
 
-def scope(question: Question, kind: AxisType, notes: Answering) -> Scope:
+def scope(question: Question, kind: Kind, notes: Answering) -> Scope:
     """The meshes and views of a question by their Python names; shows those that are wanted.
 
     Raises:
-        Stopped: JAX refuses a mesh step.
+        Stopped: JAX refuses a mesh step, or this release has no axes of ``kind``.
     """
     found: Scope = {
         name: jax_mesh(mesh, kind) for mesh, name in lines.mesh_variables(question).items()
     }
     variables = lines.view_variables(question)
-    for name, text in lines.view_sources(question, kind.name):
+    for name, text in lines.view_sources(question, kind, compat.RELEASE):
         made = attempt(name, lambda: ops.evaluate(text, found))  # noqa: B023
         found[variables[name]] = made
         if notes.wants(name):
@@ -59,7 +60,7 @@ def _seen(name: str, made: NamedSharding | bool, devices: tuple[int, ...]) -> li
     """
     if isinstance(made, bool):
         return [_observed(name, [np.asarray(made) for _ in devices])]
-    axes, mesh = tuple(made.spec), made.mesh
+    axes, mesh = compat.entries(made.spec), made.mesh
     sizes = tuple(mesh.shape[axis] for axis in axes)
     # One row for each index along the axes: which of them a device has is its coordinate.
     found: dict[Any, Any] = attempt(name, lambda: dict(made.devices_indices_map(sizes)))

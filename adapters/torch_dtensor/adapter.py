@@ -18,6 +18,8 @@ from adapters.answer import Answer, Collective, Done, End, Observed, Refused, Un
 from adapters.forked import Forked
 from adapters.protocol import VERSION, Hello
 from adapters.torch_dtensor import merge, rank
+from adapters.torch_dtensor.compat import RELEASE
+from adapters.torch_dtensor.names import UNSEEN
 from adapters.torch_dtensor.plan import Planner
 from adapters.torch_dtensor.recorder import Recorder
 from adapters.torch_dtensor.script import Unanswerable, members, ranks, task
@@ -53,7 +55,13 @@ class TorchAdapter:
         """Which torch this is."""
         facts = ("gloo", f"{self._devices} ranks")
         return Hello(
-            VERSION, "torch", str(torch.__version__), platform.python_version(), facts, os.getpid()
+            VERSION,
+            "torch",
+            RELEASE,
+            platform.python_version(),
+            facts,
+            os.getpid(),
+            UNSEEN,
         )
 
     def observe(self, question: Question, subject: str, seconds: float) -> Answer:
@@ -159,7 +167,7 @@ class _Asking:
         if not isinstance(self.end, Done):
             return
         if first.missing:
-            self.end = Unsupported(f"{first.error}: {first.line}", first.place)
+            self.end = Unsupported(first.line, first.place)
         else:
             self.end = Refused(first.error, first.line, first.place)
 

@@ -10,20 +10,23 @@ import contextlib
 import traceback
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any, Protocol
 
 import msgspec
 import torch
-import torch.nn.functional as F
-from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
-from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
-from torch.distributed.tensor.experimental import local_map
-from torch.distributed.tensor.parallel import loss_parallel
-from torch.distributed.tensor.placement_types import _StridedShard
 
 from adapters.answer import Collective
+from adapters.torch_dtensor.compat import (
+    DeviceMesh,
+    DTensor,
+    Missing,
+    compute_local_shape_and_global_offset,
+    groups_of,
+    in_lines,
+    lacks,
+    name_of,
+)
 from adapters.torch_dtensor.layouts import layout_of, mesh_of, shard_order
 from adapters.torch_dtensor.ops import CONTEXTS, mesh_source
 from adapters.torch_dtensor.recipes.step import Source, Step
@@ -33,19 +36,7 @@ from cases.model import Foreign, Layout, Mesh
 from cases.recipes.form import PASSES
 
 # Every name that a line may use beside those of the program.
-NAMES: dict[str, Any] = {
-    "torch": torch,
-    "F": F,
-    "DeviceMesh": DeviceMesh,
-    "DTensor": DTensor,
-    "Partial": Partial,
-    "Replicate": Replicate,
-    "Shard": Shard,
-    "_StridedShard": _StridedShard,
-    "distribute_tensor": distribute_tensor,
-    "local_map": local_map,
-    "loss_parallel": loss_parallel,
-}
+NAMES: dict[str, Any] = in_lines()
 _LINE = "<line>"
 
 
@@ -276,11 +267,12 @@ class Evaluation:
         except Exception as error:
             run.failed = True
             halfway = bool(self.take(run))
+            lacked = _lacked(error)
             raised = Raised(
                 type(error).__name__,
-                _first_line(error),
+                lacked or _first_line(error),
                 place,
-                _is_missing(error),
+                bool(lacked),
                 tuple(run.fired),
                 halfway,
             )
@@ -299,7 +291,7 @@ def _groups(mesh: DeviceMesh) -> list[str]:
     """Names of the groups that this rank is in, axis by axis; none outside the mesh."""
     if mesh.get_coordinate() is None:
         return []
-    return [str(group.group_name) for group in mesh.get_all_groups()]
+    return [name_of(group) for group in groups_of(mesh)]
 
 
 def _first_line(error: Exception) -> str:
@@ -309,16 +301,21 @@ def _first_line(error: Exception) -> str:
     return next(lines, f"(no text; raised in {where})")
 
 
-def _is_missing(error: Exception) -> bool:
-    """Whether a line named something that this release of torch does not have.
+def _lacked(error: Exception) -> str:
+    """What this release of torch does not have, in a sentence, if a line named such a thing.
 
     Then it was raised by the line itself, or by a module's ``__getattr__`` called from it,
-    not inside anything that the line called.
+    not inside anything that the line called. "" for any other error.
     """
-    if not isinstance(error, AttributeError | ImportError):
-        return False
+    if isinstance(error, Missing):
+        return str(error)
+    if not isinstance(error, AttributeError):
+        return ""
     frames = list(traceback.extract_tb(error.__traceback__))
     files = [frame.filename for frame in frames]
     if _LINE not in files:
-        return False
-    return all(frame.name == "__getattr__" for frame in frames[files.index(_LINE) + 1 :])
+        return ""
+    if any(frame.name != "__getattr__" for frame in frames[files.index(_LINE) + 1 :]):
+        return ""
+    owner = error.obj if isinstance(error.obj, type | ModuleType) else type(error.obj)
+    return lacks(f"{owner.__name__}.{error.name}")

@@ -23,12 +23,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch._subclasses.fake_tensor import unset_fake_temporarily
-from torch.distributed.tensor import DTensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves
 
 from adapters.answer import Collective, Kind
+from adapters.torch_dtensor.compat import DTensor, propagator
 from adapters.torch_dtensor.kinds import KINDS, NAMESPACES, SILENT, group_name, nbytes
 from adapters.torch_dtensor.recorder import Axes
 
@@ -175,7 +175,6 @@ def _propagating(watch: Watch) -> Iterator[None]:
     for others to set. Where an op has no strategy, its decomposition is run on meta tensors,
     which a FakeTensorMode does not take: so without it.
     """
-    propagator: Any = DTensor._op_dispatcher.sharding_propagator
     owner = type(propagator)
     strategy = getattr(propagator, "decomp_strategy", None)
     lock = getattr(owner, "_fake_mode_lock", None)

@@ -20,7 +20,8 @@ from cases.program import Typed
 # What lines call by name, and so no variable may be called.
 RESERVED = {
     "torch", "F", "DeviceMesh", "DTensor", "Partial", "Replicate", "Shard", "distribute_tensor",
-    "_StridedShard", "local_map", "loss_parallel", "float", "int", "max", "min", "mesh",
+    "_StridedShard", "dtensor", "manual_seed", "local_map", "loss_parallel", "CommDebugMode",
+    "float", "int", "max", "min", "mesh",
 }  # fmt: skip
 _STRIDED = re.compile(r"SS\((\d+),(\d+)\)")
 

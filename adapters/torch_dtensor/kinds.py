@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from adapters.answer import Kind
+from adapters.torch_dtensor.compat import name_of
 
 # Op -> kind, place of the operand among the arguments, place of the group.
 # The operand of a scatter is what each rank receives; a list of tensors counts as one operand.
@@ -30,6 +31,15 @@ KINDS: dict[str, tuple[Kind, int, int]] = {
     "_c10d_functional::reduce_scatter_tensor_coalesced": ("reduce-scatter", 0, 3),
     "_c10d_functional::reduce_scatter_tensor_out": ("reduce-scatter", 0, 3),
     "_dtensor::shard_dim_alltoall": ("all-to-all", 0, 3),
+    # Until 2.3 functional collectives were these, which name a group by its ranks.
+    "c10d_functional::all_gather_into_tensor": ("all-gather", 0, 2),
+    "c10d_functional::all_gather_into_tensor_coalesced": ("all-gather", 0, 2),
+    "c10d_functional::all_reduce": ("all-reduce", 0, 3),
+    "c10d_functional::all_reduce_coalesced": ("all-reduce", 0, 3),
+    "c10d_functional::all_to_all_single": ("all-to-all", 0, 4),
+    "c10d_functional::broadcast": ("broadcast", 0, 3),
+    "c10d_functional::reduce_scatter_tensor": ("reduce-scatter", 0, 3),
+    "c10d_functional::reduce_scatter_tensor_coalesced": ("reduce-scatter", 0, 3),
     "c10d::_allgather_base_": ("all-gather", 1, 2),
     "c10d::_reduce_scatter_base_": ("reduce-scatter", 1, 2),
     "c10d::allgather_": ("all-gather", 1, 2),
@@ -54,18 +64,30 @@ SILENT = {
     "_c10d_functional_autograd::all_to_all_single",
     "_c10d_functional_autograd::reduce_scatter_tensor", "_dtensor::mesh_get_process_group",
     "c10d::barrier", "c10d::check_for_nan", "c10d::monitored_barrier_", "c10d::recv_",
-    "c10d::recv_any_source_",
+    "c10d::recv_any_source_", "c10d_functional::wait_tensor", "_c10d_functional::wait_tensors",
 }  # fmt: skip
-NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd", "_dtensor", "c10d")
+NAMESPACES = (
+    "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "c10d", "c10d_functional",
+)  # fmt: skip
+_RANKS = "ranks "
 
 
 def group_name(group: Any) -> str:
-    """The name of a process group as an op has it: its name, the group, or the group boxed."""
+    """The name of a group as an op has it: a name, the group, boxed or not, or its ranks."""
     if isinstance(group, str):
         return group
+    if isinstance(group, list):
+        return _RANKS + ",".join(map(str, group))
     if isinstance(group, torch.ScriptObject):
         group = dist.ProcessGroup.unbox(group)
-    return str(group.group_name)
+    return name_of(group)
+
+
+def ranks_in(name: str) -> list[int] | None:
+    """The ranks that a name from `group_name` lists, None where it is a name."""
+    if not name.startswith(_RANKS):
+        return None
+    return [int(rank) for rank in name.removeprefix(_RANKS).split(",")]
 
 
 def nbytes(operand: Any) -> int:

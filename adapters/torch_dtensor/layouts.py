@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
-from torch.distributed.tensor.placement_types import _StridedShard
-
+from adapters.torch_dtensor.compat import (
+    DeviceMesh,
+    DTensor,
+    Replicate,
+    Shard,
+    _StridedShard,
+    is_partial,
+    reduction,
+)
 from cases.model import Foreign, Layout, Mesh
 from cases.notation import NotationError, from_placements
 
@@ -55,6 +60,6 @@ def _text(placement: Any) -> str:
         return f"S({placement.dim})"
     if kind is _StridedShard:
         return f"SS({placement.dim},{placement.split_factor})"
-    if kind is Partial:
-        return f"P({placement.reduce_op})"
+    if is_partial(kind):
+        return f"P({reduction(placement)})"
     return str(placement)

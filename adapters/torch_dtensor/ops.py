@@ -2,8 +2,8 @@
 
 What a line says is what the adapter evaluates and what a stand-alone script prints. Knows
 no torch: lines are text here. The names that they use besides the program's own and Python's
-are those that `IMPORTS` bring, and `mesh` for the mesh of the question. How each op is spelled
-is in `rows`.
+are those that `names.imports` brings, and `mesh` for the mesh of the question. How each op is
+spelled is in `rows`.
 """
 
 from __future__ import annotations
@@ -20,15 +20,6 @@ from cases.notation import NotationError
 from cases.ops import OPS
 from cases.program import Typed
 
-IMPORTS = (
-    "import torch",
-    "import torch.nn.functional as F",
-    "from torch.distributed.device_mesh import DeviceMesh",
-    "from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor",
-    "from torch.distributed.tensor.experimental import local_map",
-    "from torch.distributed.tensor.parallel import loss_parallel",
-    "from torch.distributed.tensor.placement_types import _StridedShard",
-)
 # The region of a question -> what a script has after ``with``.
 CONTEXTS = {"loss_parallel": "loss_parallel()"}
 
@@ -140,7 +131,7 @@ def line(result: str, source: str) -> str:
 
 
 __all__ = [
-    "CONTEXTS", "IMPORTS", "NotationError", "Unsayable", "by_device", "input_source", "line",
+    "CONTEXTS", "NotationError", "Unsayable", "by_device", "input_source", "line",
     "mesh_source",
     "mesh_step_source", "mesh_variable", "placements_source", "step_source", "variable",
 ]  # fmt: skip

@@ -8,18 +8,15 @@ and peak bytes, and nothing of values. It answers in a process of its own, see
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
-from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor
-from torch.distributed.tensor import debug as dtensor_debug
 
 from adapters.answer import Answer, Done, End, Observed, Refused, Unsupported
 from adapters.protocol import Hello
 from adapters.torch_dtensor import merge, views
+from adapters.torch_dtensor.compat import DeviceMesh, DTensor, forget
 from adapters.torch_dtensor.evaluate import Evaluation, Run
 from adapters.torch_dtensor.fake import Watch, fake_world
 from adapters.torch_dtensor.script import Unanswerable, ranks, task
@@ -28,8 +25,6 @@ from cases.grids import homes
 from cases.layout import Ranges, local_shape, ranges
 from cases.model import Input, Mesh, Question
 from cases.recipes import Tensor
-
-_clear_caches: Callable[[], None] = dtensor_debug._clear_sharding_prop_cache
 
 # What fake tensors raise where the values of a real one are looked at. Some hide it as the text,
 # which is the op's name, of an error of their own.
@@ -130,7 +125,7 @@ class _View:
         self._end = Done()
         on = homes(question)
         self._inputs = {given.name: (given, on[given.name]) for given in question.inputs}
-        _clear_caches()
+        forget()
         watch.begin()
         evaluation.make_meshes(lines, run)
         peak = None
@@ -196,7 +191,7 @@ def _dtype(tensor: torch.Tensor) -> str:
 
 def _end(raised: Raised) -> End:
     if raised.missing:
-        return Unsupported(f"{raised.error}: {raised.line}", raised.place)
+        return Unsupported(raised.line, raised.place)
     if raised.error in _LOOKS or raised.line.startswith(_LOOKING):
         return Unsupported("a plan has no values, and torch looks at some", raised.place)
     if raised.error in _NOT_FAKED:

@@ -13,20 +13,16 @@ import os
 import signal
 import socket
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
-from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor
-from torch.distributed.tensor import debug as dtensor_debug
-from torch.distributed.tensor.debug import CommDebugMode
 
 from adapters.answer import Kind
 from adapters.torch_dtensor import views, wire
+from adapters.torch_dtensor.compat import CommDebugMode, DeviceMesh, DTensor, forget, has
 from adapters.torch_dtensor.evaluate import Evaluation, Run, nowhere
 from adapters.torch_dtensor.recorder import Recorder, differences
 from adapters.torch_dtensor.tensors import to_array, to_tensor
@@ -37,7 +33,6 @@ from cases.model import Mesh
 from cases.recipes import Tensor
 from cases.recipes.values import values
 
-_clear_caches: Callable[[], None] = dtensor_debug._clear_sharding_prop_cache
 # Longer than any deadline: the worker decides when a rank has waited enough.
 _FOREVER = datetime.timedelta(hours=24)
 
@@ -117,15 +112,15 @@ class _Rank:
     def answer(self, task: Task) -> None:
         """Evaluate the lines of a task, and send what came of it."""
         run, lines = Run(), self._evaluation
-        # It is keyed by less than what decides: a topk of 4 after one of 1 would find its answer.
-        _clear_caches()
+        forget()
         self._recorder.strange.clear()
         self._recorder.take(nowhere)
         lines.make_meshes(task, run)
         report = Report()
         if any(self._number in mesh.devices for _, mesh in task.meshes):
             # One rank is enough: what ranks record is compared between them.
-            checked = task.checked and self._number == task.mesh.devices[0]
+            first = self._number == task.mesh.devices[0]
+            checked = task.checked and first and has("CommDebugMode(ops)")
             # CommDebugMode takes ops apart, which moves last bits.
             lines.alone(task, run)
             with self._recorder, self._debug if checked else contextlib.nullcontext():

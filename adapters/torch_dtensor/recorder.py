@@ -18,9 +18,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from adapters.answer import Collective, Kind
-from adapters.torch_dtensor.kinds import KINDS, NAMESPACES, SILENT, group_name, nbytes
+from adapters.torch_dtensor.compat import DTensor, has
+from adapters.torch_dtensor.kinds import KINDS, NAMESPACES, SILENT, group_name, nbytes, ranks_in
 from cases.layout import groups
 from cases.model import Mesh
 
@@ -41,6 +43,11 @@ class Recorder:
         self.strange: list[str] = []
         self._fired: list[tuple[Kind, str, int, bool]] = []
         self._active = False
+        self._mode: Any = None
+        if not has("OpOverload.redispatch"):
+            # Nothing can stand in front of an op alone and pass a call on.
+            self._mode = _Mode(self)
+            return
         # Kept, since the kernels go when their libraries do.
         library: Any = torch.library.Library
         self._libraries = {name: library(name, "IMPL") for name in NAMESPACES}
@@ -52,9 +59,13 @@ class Recorder:
 
     def __enter__(self) -> Recorder:
         self._active = True
+        if self._mode is not None:
+            self._mode.__enter__()
         return self
 
     def __exit__(self, *exception: object) -> None:
+        if self._mode is not None:
+            self._mode.__exit__(*exception)
         self._active = False
 
     def _kernel(self, name: str, op: Any) -> Callable[..., Any]:
@@ -92,6 +103,32 @@ class Recorder:
         )
 
 
+class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Stands in front of every op, and has a recorder note those that are collectives."""
+
+    def __init__(self, recorder: Recorder):
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._recorder = recorder
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Pass the op on; what it is made of is not to count again."""
+        # DTensor first takes it apart: what it makes of it comes by here.
+        if any(issubclass(one, DTensor) for one in types):
+            return NotImplemented
+        recorder, name = self._recorder, func._schema.name
+        counts = recorder._active and name.partition("::")[0] in NAMESPACES and name not in SILENT
+        if not counts:
+            return func(*args, **(kwargs or {}))
+        recorder._active = False
+        try:
+            recorder._note(name, args)
+            return func(*args, **(kwargs or {}))
+        finally:
+            recorder._active = True
+
+
 class GroupAxes:
     """What a process group means to one rank: the axes of a mesh, and the size.
 
@@ -110,8 +147,10 @@ class GroupAxes:
     def __call__(self, group: str) -> tuple[tuple[str, ...], int]:
         """Axes in mesh order, and size; no axes for a group that is not along any."""
         if group not in self._known:
-            c10d: Any = dist.distributed_c10d
-            ranks = dist.get_process_group_ranks(c10d._resolve_process_group(group))
+            ranks = ranks_in(group)
+            if ranks is None:
+                c10d: Any = dist.distributed_c10d
+                ranks = dist.get_process_group_ranks(c10d._resolve_process_group(group))
             found = (self._along(mesh, frozenset(ranks)) for mesh, _ in self._meshes)
             self._known[group] = (next(filter(None, found), ()), len(ranks))
         return self._known[group]

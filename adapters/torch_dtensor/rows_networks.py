@@ -146,7 +146,7 @@ def _arange(call: Call) -> str:
 def _full(call: Call) -> str:
     value = literal(call.params["value"])
     made = f"{literal(call.params['shape'])}, {value}, dtype={_dtype(call)}"
-    return f"torch.distributed.tensor.full({made}, device_mesh={call.home}{call.placements})"
+    return f"dtensor.full({made}, device_mesh={call.home}{call.placements})"
 
 
 def _from_local(call: Call) -> str:

@@ -28,7 +28,7 @@ def _seeded(call: Call, made: str) -> str:
     if call.params.get("draw"):
         return made
     if call.params.get("seeding") == "mesh":
-        seeded = f"torch.distributed.tensor._random.manual_seed({_seed(call)}, {call.home})"
+        seeded = f"manual_seed({_seed(call)}, {call.home})"
     else:
         seeded = f"torch.manual_seed({_seed(call)})"
     return f"({seeded}, {made})[1]"
@@ -47,7 +47,7 @@ def _array(name: str) -> Row:
             made = f"distribute_tensor(torch.{name}({shape}), {call.home}{call.placements})"
         else:
             where = f"device_mesh={call.home}{call.placements}"
-            made = f"torch.distributed.tensor.{name}({shape}, {where})"
+            made = f"dtensor.{name}({shape}, {where})"
         return _seeded(call, made)
 
     return row

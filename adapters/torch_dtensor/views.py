@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 import torch.distributed as dist
-from torch.distributed.device_mesh import DeviceMesh
 
+from adapters.torch_dtensor.compat import DeviceMesh
 from adapters.torch_dtensor.wire import Seen
 from cases.arrays import Array, pack
 

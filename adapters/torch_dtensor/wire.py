@@ -96,7 +96,7 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True, tag="wanted"):
 class Raised(msgspec.Struct, frozen=True, array_like=True, tag="raised"):
     """What a rank raised, where, and which collectives it had fired by then.
 
-    ``missing``: a name of torch that this release does not have. ``halfway``: some of them in
+    ``missing``: ``line`` says what this release does not have. ``halfway``: some of them in
     the very line that raised.
     """
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapters.answer import Observed
-from adapters.jax_xla import answering, arrays
+from adapters.jax_xla import answering, arrays, compat
 from adapters.jax_xla.answering import Answering
 from adapters.jax_xla.attempt import attempt
-from adapters.jax_xla.program import QUICK, Compiler, planned, run
+from adapters.jax_xla.program import Compiler, planned, run
 from adapters.jax_xla.recipes import step
 from cases.arrays import pack
 from cases.model import Question
@@ -67,5 +67,5 @@ def answer(compiler: Compiler, question: Question, notes: Answering) -> None:
 def _plain(model: str, sizes: tuple[tuple[str, int], ...], dtype: str) -> dict[str, NDArray[Any]]:
     values = all_values(model, dict(sizes), dtype)
     lowered = jax.jit(step.plain(model, dict(sizes))).lower(values)
-    results = lowered.compile(QUICK)(values)
+    results = lowered.compile(compat.QUICK)(values)
     return {name: np.asarray(result) for name, result in results.items()}

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import PartitionSpec
 
+from adapters.jax_xla import compat
 from adapters.jax_xla.recipes import models
 
 Attend = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
@@ -35,8 +36,7 @@ def experts(
     def exchanged(x: jax.Array, router: jax.Array, w1: jax.Array, w2: jax.Array) -> jax.Array:
         return models.experts(x, router, w1, w2, send, fetch)
 
-    made: Experts = jax.shard_map(exchanged, mesh=mesh, in_specs=(x, router, w, w), out_specs=x)
-    return made
+    return compat.shard_map(exchanged, mesh, (x, router, w, w), x)
 
 
 def ring(mesh: jax.sharding.Mesh, axis: str, spec: PartitionSpec) -> Attend:
@@ -73,5 +73,4 @@ def ring(mesh: jax.sharding.Mesh, axis: str, spec: PartitionSpec) -> Attend:
                 k, v = lax.ppermute((k, v), axis, onward)
         return (mixed / total[..., None]).transpose(0, 3, 1, 2, 4).reshape(q.shape)
 
-    made: Attend = jax.shard_map(attend, mesh=mesh, in_specs=(spec,) * 3, out_specs=spec)
-    return made
+    return compat.shard_map(attend, mesh, (spec,) * 3, spec)

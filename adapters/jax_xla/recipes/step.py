@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import jax
 import msgspec
-from jax.sharding import AxisType, NamedSharding
+from jax.sharding import NamedSharding
 
 from adapters.jax_xla import arrays
 from adapters.jax_xla.recipes import mapped, models, placing
@@ -44,7 +44,7 @@ def sharded(row: Row, sizes: Mapping[str, int], mesh: Mesh) -> Step:
     forward's what is named (`placing.kept`) and gathers them again, as FSDP does.
     """
     model = MODELS[row.model]
-    there = arrays.jax_mesh(mesh, AxisType.Auto)
+    there = arrays.jax_mesh(mesh, "Auto")
     layouts = {one.name: parameter(row, one, sizes, mesh) for one in model.parameters}
     layouts |= {one.name: data(row, one) for one in model.inputs}
     arguments = {

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
+
+from adapters.torch_dtensor.compat import DTensor, RMSNorm
 
 EPSILON = 1e-5
 # Base of the rotary angles, as Llama 3 has it.
@@ -110,9 +111,9 @@ class Block(nn.Module):
 
     def __init__(self, sizes: Sizes):
         super().__init__()
-        self.attention_norm = nn.RMSNorm(sizes["dim"], EPSILON)
+        self.attention_norm = RMSNorm(sizes["dim"], EPSILON)
         self.attention = Attention(sizes)
-        self.ffn_norm = nn.RMSNorm(sizes["dim"], EPSILON)
+        self.ffn_norm = RMSNorm(sizes["dim"], EPSILON)
         self.feed_forward = FeedForward(sizes)
 
     def forward(self, x: Tensor, turns: Tensor) -> Tensor:
@@ -128,7 +129,7 @@ class Head(nn.Module):
     def __init__(self, sizes: Sizes):
         super().__init__()
         self.tok_embeddings = nn.Embedding(sizes["vocab"], sizes["dim"])
-        self.norm = nn.RMSNorm(sizes["dim"], EPSILON)
+        self.norm = RMSNorm(sizes["dim"], EPSILON)
         self.output = nn.Linear(sizes["dim"], sizes["vocab"], bias=False)
 
     def forward(self, tokens: Tensor) -> Tensor:

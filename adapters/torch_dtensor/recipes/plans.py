@@ -12,21 +12,26 @@ from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from torch import nn
-from torch.distributed._composable.replicate_with_fsdp import replicate
-from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import Replicate, Shard
-from torch.distributed.tensor.experimental import _attention, context_parallel
-from torch.distributed.tensor.parallel import (
+
+from adapters.torch_dtensor.compat import (
     ColwiseParallel,
+    DeviceMesh,
     ParallelStyle,
+    Placement,
     PrepareModuleInput,
+    Replicate,
     RowwiseParallel,
     SequenceParallel,
+    Shard,
+    context_parallel,
+    divide_by_one,
+    fully_shard,
+    need,
     parallelize_module,
+    replicate,
+    ring_options,
+    set_rotate_method,
 )
-from torch.distributed.tensor.placement_types import Placement
-
 from adapters.torch_dtensor.recipes.models import CausalMix
 from adapters.torch_dtensor.recipes.styles import ExpertParallel, GatheredKeys, Whole
 from cases.recipes import Row
@@ -132,19 +137,22 @@ def _manage(
     if sharding:
         # Replicas are in the outer dim of a mesh of two.
         outer = tuple(axis for axis in axes if axis not in row.shard)
-        managed: FSDPModule = fully_shard(
+        need("FSDPModule.set_gradient_divide_factor", "fully_shard(shard_placement_fn=)")
+        if apart:
+            need("fully_shard(ignored_params=)")
+        managed = fully_shard(
             module,
             mesh=mesh[outer + sharding],
             reshard_after_forward=True,
             shard_placement_fn=lambda parameter: dims.get(id(parameter)),
-            ignored_params=apart,
+            **({"ignored_params": apart} if apart else {}),
         )
     elif axes:
-        managed = replicate(module, mesh=mesh[axes], ignored_params=apart)
+        managed = replicate(module, mesh[axes], apart)
     else:
         return
     # The losses of devices are shares of one mean: their gradients are summed, not averaged.
-    managed.set_gradient_divide_factor(1.0)
+    divide_by_one(managed)
 
 
 def rings(row: Row) -> bool:
@@ -156,9 +164,9 @@ def rings(row: Row) -> bool:
 def ring(mesh: DeviceMesh, buffers: list[torch.Tensor]) -> Iterator[None]:
     """The region of ring attention. Inside it the buffers x, target and angles are split."""
     # Keys and values go round, each device sending to the next; the order of places stays.
-    options = _attention._cp_options
+    options = ring_options
     before = options.rotate_method, options.enable_load_balance
-    _attention.set_rotate_method("alltoall")
+    set_rotate_method("alltoall")
     options.enable_load_balance = False
     try:
         with context_parallel(mesh, buffers=buffers, buffer_seq_dims=[1, 1, 0]):

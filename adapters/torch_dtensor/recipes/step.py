@@ -16,11 +16,15 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 from torch.distributed._functional_collectives import AsyncCollectiveTensor, all_reduce
-from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Replicate, Shard
-from torch.distributed.tensor.parallel import loss_parallel
-from torch.distributed.tensor.placement_types import Placement
 
+from adapters.torch_dtensor.compat import (
+    DeviceMesh,
+    DTensor,
+    Placement,
+    Replicate,
+    Shard,
+    loss_parallel,
+)
 from adapters.torch_dtensor.recipes import plans
 from adapters.torch_dtensor.recipes.models import MODULES, angles
 from cases.layout import Ranges, ranges

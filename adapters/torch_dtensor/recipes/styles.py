@@ -11,20 +11,19 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed._functional_collectives import (
-    all_to_all_single,
-    all_to_all_single_autograd,
-)
-from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import (
+from torch.distributed._functional_collectives import all_to_all_single
+
+from adapters.torch_dtensor.compat import (
+    DeviceMesh,
     DTensor,
+    ParallelStyle,
     Partial,
     Replicate,
     Shard,
+    all_to_all_single_autograd,
     distribute_module,
     distribute_tensor,
 )
-from torch.distributed.tensor.parallel import ParallelStyle
 
 
 class Whole(ParallelStyle):
@@ -109,4 +108,5 @@ class ExpertParallel(ParallelStyle):
 
     def _combine(self, module: nn.Module, out: Tensor, mesh: DeviceMesh) -> Tensor:
         out = torch.empty_like(out).index_copy(0, self._order, out)
-        return all_to_all_single_autograd(out, self._sent, self._received, mesh)
+        back: Tensor = all_to_all_single_autograd(out, self._sent, self._received, mesh)
+        return back

@@ -1,0 +1,154 @@
+"""How does the adapter call a JAX of any release as it would the newest? Names, as objects.
+
+The one place where releases are told apart, by the table in `names`. Every other module takes
+from here what has moved. What a release lacks ends an answer as `Unsupported`, by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import jax
+from jax.sharding import NamedSharding, PartitionSpec
+
+from adapters.jax_xla import names
+from adapters.jax_xla.lines import Kind
+from adapters.jax_xla.names import OPTIONS
+from adapters.names import place, resolve
+
+RELEASE = str(jax.__version__)
+
+# Machine code as it comes: every program runs once, and good code takes longer to make than it
+# saves. The partitioner runs before, and does the same.
+_QUICK: dict[str, str | bool] = {
+    "xla_backend_optimization_level": "0",
+    "xla_cpu_use_fusion_emitters": False,
+}
+QUICK = {name: told for name, told in _QUICK.items() if place(OPTIONS, name, RELEASE) is not None}
+
+
+def has(wanted: str) -> bool:
+    """Whether this release has what the table calls ``wanted``."""
+    return names.has(wanted, RELEASE)
+
+
+def need(wanted: str, step: str = "") -> Any:
+    """What the table calls ``wanted``.
+
+    Raises:
+        Stopped: Unsupported at ``step``, by name, if this release lacks it.
+    """
+    return resolve(names.need(wanted, RELEASE, step).path)
+
+
+def mesh(devices: Any, axes: tuple[str, ...], kind: Kind) -> jax.sharding.Mesh:
+    """A mesh over an array of devices, every axis of ``kind``.
+
+    Raises:
+        Stopped: Unsupported, if this release knows Auto alone.
+    """
+    if kind == "Auto" and not has("jax.sharding.AxisType"):
+        return jax.sharding.Mesh(devices, axes)
+    kinds = (getattr(need("jax.sharding.AxisType"), kind),) * len(axes)
+    return jax.sharding.Mesh(devices, axes, axis_types=kinds)
+
+
+def in_force(there: jax.sharding.Mesh, step: str = "") -> AbstractContextManager[Any]:
+    """A context in which ``there`` is where a program lies whose inputs do not say.
+
+    Raises:
+        Stopped: Unsupported at ``step``, if this release has no such thing.
+    """
+    context: AbstractContextManager[Any] = need("jax.set_mesh as a context", step)(there)
+    return context
+
+
+def reshard(x: jax.Array, to: NamedSharding) -> jax.Array:
+    """The same array laid out otherwise, on an Explicit mesh.
+
+    Raises:
+        Stopped: Unsupported, if this release has no such thing.
+    """
+    moved: jax.Array = need("jax.sharding.reshard")(x, to)
+    return moved
+
+
+def shard_map(
+    body: Callable[..., Any], there: jax.sharding.Mesh, into: Any, out: Any, checked: bool = True
+) -> Callable[..., Any]:
+    """A function of whole arrays that runs ``body`` on every shard.
+
+    ``checked``: JAX is to see to it that what ``out`` calls the same everywhere is so.
+    """
+    check = "check_vma" if has("jax.shard_map(axis_names=)") else "check_rep"
+    mapped: Callable[..., Any] = need("jax.shard_map")(
+        body, mesh=there, in_specs=into, out_specs=out, **({} if checked else {check: False})
+    )
+    return mapped
+
+
+def spec(dims: Iterable[Any], owed: Iterable[str] = (), step: str = "") -> PartitionSpec:
+    """The entry of each dim, and the axes over which a sum is owed.
+
+    Raises:
+        Stopped: Unsupported at ``step``, if this release has no sums that are owed.
+    """
+    if not (axes := frozenset(owed)):
+        return PartitionSpec(*dims)
+    need("PartitionSpec.unreduced", step)
+    return PartitionSpec(*dims, unreduced=axes)
+
+
+def entries(of: PartitionSpec) -> tuple[Any, ...]:
+    """The entry of each dim that the spec has."""
+    # It was a tuple, and still is one where no axis is set apart.
+    return tuple(of.partitions if has("PartitionSpec.partitions") else of)
+
+
+def unreduced(of: PartitionSpec) -> frozenset[str]:
+    """The axes over which a sum is owed."""
+    return frozenset(of.unreduced) if has("PartitionSpec.unreduced") else frozenset()
+
+
+def reduced(of: PartitionSpec) -> frozenset[str]:
+    """The axes over which the transpose of a sum is owed."""
+    return frozenset(of.reduced) if has("PartitionSpec.reduced") else frozenset()
+
+
+def outputs(compiled: Any, shapes: Callable[[], Any]) -> Any:
+    """What a compiled program returns: shapes, dtypes and shardings, without data.
+
+    ``shapes``: gives the same without shardings, for releases whose programs do not say it.
+    """
+    if has("Compiled.out_info"):
+        return jax.tree.map(
+            lambda out: jax.ShapeDtypeStruct(out.shape, out.dtype, sharding=out.sharding),
+            compiled.out_info,
+        )
+    return jax.tree.map(
+        lambda out, sharding: jax.ShapeDtypeStruct(out.shape, out.dtype, sharding=sharding),
+        shapes(),
+        compiled.output_shardings,
+    )
+
+
+def partitioner() -> str:
+    """Which of XLA's partitioners propagates shardings: "Shardy" or "GSPMD"."""
+    return "Shardy" if getattr(jax.config, "jax_use_shardy_partitioner", False) else "GSPMD"
+
+
+def opcodes(text: str) -> Counter[str] | None:
+    """How often each opcode stands in HLO text, by XLA's own parser; None if it does not tell."""
+    if not has("hlo_module_from_text"):
+        return None
+    module = need("hlo_module_from_text")(text)
+    return Counter(
+        # HloOpcode.kAllGatherStart is all-gather-start.
+        re.sub(r"(?<=.)(?=[A-Z])", "-", str(instruction.opcode).partition(".k")[2]).lower()
+        for computation in module.computations()
+        for instruction in computation.instructions()
+    )

@@ -1,0 +1,201 @@
+"""How does the adapter call a torch of any release as it would the newest? Names, as objects.
+
+The one place where releases are told apart, by the table in `names`. Every other module takes
+from here what has moved. What a release lacks is there too, and raises `Missing` when it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+from adapters.names import missing, place, resolve
+from adapters.torch_dtensor.names import IN_LINES, NAMES, imported
+
+RELEASE = str(torch.__version__)
+
+
+class Missing(Exception):
+    """This release has no such thing: a sentence that says when there is one."""
+
+
+class Absent:
+    """What stands for a name that this release lacks: to use it raises `Missing`."""
+
+    def __init__(self, sentence: str):
+        self._sentence = sentence
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """It cannot be called."""
+        raise Missing(self._sentence)
+
+    def __getattr__(self, name: str) -> Any:
+        """It has nothing."""
+        raise Missing(self._sentence)
+
+    def __instancecheck__(self, instance: object) -> bool:
+        """Nothing is of a class that is not there."""
+        return False
+
+
+def lacks(wanted: str) -> str:
+    """The sentence that this release has no ``wanted``, and since when there is one."""
+    if wanted in NAMES:
+        return missing(NAMES, wanted, "torch", RELEASE)
+    return f"torch {RELEASE.partition('+')[0]} has no {wanted}"
+
+
+def found(wanted: str) -> Any:
+    """What the table calls ``wanted``, an `Absent` where this release lacks it."""
+    where = place(NAMES, wanted, RELEASE)
+    if where is None:
+        return Absent(lacks(wanted))
+    try:
+        return resolve(where.path)
+    # A release after those that the table was made for.
+    except (ImportError, AttributeError):
+        return Absent(f"{lacks(wanted)} at {where.path}, where it was before")
+
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh as DeviceMesh
+    from torch.distributed.tensor import DTensor as DTensor
+    from torch.distributed.tensor import Partial as Partial
+    from torch.distributed.tensor import Replicate as Replicate
+    from torch.distributed.tensor import Shard as Shard
+    from torch.distributed.tensor import distribute_module as distribute_module
+    from torch.distributed.tensor import distribute_tensor as distribute_tensor
+    from torch.distributed.tensor.debug import CommDebugMode as CommDebugMode
+    from torch.distributed.tensor.parallel import ColwiseParallel as ColwiseParallel
+    from torch.distributed.tensor.parallel import ParallelStyle as ParallelStyle
+    from torch.distributed.tensor.parallel import PrepareModuleInput as PrepareModuleInput
+    from torch.distributed.tensor.parallel import RowwiseParallel as RowwiseParallel
+    from torch.distributed.tensor.parallel import SequenceParallel as SequenceParallel
+    from torch.distributed.tensor.parallel import loss_parallel as loss_parallel
+    from torch.distributed.tensor.parallel import parallelize_module as parallelize_module
+    from torch.distributed.tensor.placement_types import Placement as Placement
+    from torch.distributed.tensor.placement_types import _StridedShard as _StridedShard
+else:
+    DeviceMesh = found("DeviceMesh")
+    DTensor = found("DTensor")
+    Partial = found("Partial")
+    Replicate = found("Replicate")
+    Shard = found("Shard")
+    Placement = found("Placement")
+    _StridedShard = found("_StridedShard")
+    distribute_module = found("distribute_module")
+    distribute_tensor = found("distribute_tensor")
+    loss_parallel = found("loss_parallel")
+    ParallelStyle = found("ParallelStyle")
+    parallelize_module = found("parallelize_module")
+    ColwiseParallel = found("ColwiseParallel")
+    RowwiseParallel = found("RowwiseParallel")
+    PrepareModuleInput = found("PrepareModuleInput")
+    SequenceParallel = found("SequenceParallel")
+    CommDebugMode = found("CommDebugMode")
+
+compute_local_shape_and_global_offset: Callable[..., Any] = found(
+    "compute_local_shape_and_global_offset"
+)
+all_to_all_single_autograd: Callable[..., Any] = found("all_to_all_single_autograd")
+RMSNorm: Callable[..., torch.nn.Module] = found("torch.nn.RMSNorm")
+fully_shard: Callable[..., Any] = found("fully_shard")
+context_parallel: Callable[..., Any] = found("context_parallel")
+set_rotate_method: Callable[..., Any] = found("set_rotate_method")
+ring_options: Any = found("_cp_options")
+propagator: Any = found("propagator")
+
+
+def has(wanted: str) -> bool:
+    """Whether this release has what the table calls ``wanted``."""
+    return place(NAMES, wanted, RELEASE) is not None
+
+
+def need(*wanted: str) -> None:
+    """Nothing, if this release has all of these.
+
+    Raises:
+        Missing: it lacks one.
+    """
+    for one in wanted:
+        if not has(one):
+            raise Missing(lacks(one))
+
+
+def in_lines() -> dict[str, Any]:
+    """Every name that a line may use beside those of the program, and what it is here."""
+    names: dict[str, Any] = {"torch": torch, "F": F}
+    for name in IN_LINES:
+        names[name] = found(name)
+    for one in imported(RELEASE):
+        if one.adapted:
+            known = {"torch": torch, one.place.path.rpartition(".")[2]: names[one.name]}
+            exec(one.adapted, known)
+            names[one.name] = known[one.name]
+    return names
+
+
+_CLEAR = [found(one) for one in ("forget", "forget_fast") if has(one)]
+
+
+def forget() -> None:
+    """Have torch forget every layout that it has worked out for an op.
+
+    It keeps them by less than what decides: a topk of 4 after one of 1 would find its answer.
+    """
+    for clear in _CLEAR:
+        clear()
+
+
+def is_partial(kind: type) -> bool:
+    """Whether a class is that of a plain pending reduction, and no subclass of it."""
+    return kind is Partial
+
+
+def reduction(placement: Any) -> str:
+    """What a pending reduction is called: sum, avg, max."""
+    # Before it was a word it was a member of ReduceOp.
+    said: Any = placement.reduce_op
+    return said if isinstance(said, str) else str(said.name).lower()
+
+
+def groups_of(mesh: DeviceMesh) -> list[Any]:
+    """The process groups of this rank along each axis of a mesh that it is in, in mesh order."""
+    if has("DeviceMesh.get_all_groups"):
+        return list(mesh.get_all_groups())
+    old: Any = mesh
+    return [old.get_group(axis) for axis in range(mesh.ndim)]
+
+
+def name_of(group: Any) -> str:
+    """The name of a process group, as ops have it."""
+    if has("ProcessGroup.group_name"):
+        return str(group.group_name)
+    c10d: Any = dist.distributed_c10d
+    return str(c10d._get_process_group_name(group))
+
+
+def divide_by_one(managed: Any) -> None:
+    """Have FSDP sum gradients over devices rather than average them.
+
+    Raises:
+        Missing: this release only averages.
+    """
+    where = place(NAMES, "FSDPModule.set_gradient_divide_factor", RELEASE)
+    if where is None:
+        raise Missing(lacks("FSDPModule.set_gradient_divide_factor"))
+    getattr(managed, where.path.rpartition(".")[2])(1.0)
+
+
+def replicate(module: torch.nn.Module, mesh: DeviceMesh, apart: set[Any]) -> Any:
+    """The module under data parallelism without sharding.
+
+    Raises:
+        Missing: this release has none that takes a mesh.
+    """
+    need("replicate(mesh=)")
+    return found("replicate(mesh=)")(module, mesh=mesh, ignored_params=apart)

@@ -1,0 +1,1 @@
+"""What changed between two releases of a framework? Told from the committed records alone."""

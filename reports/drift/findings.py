@@ -1,0 +1,100 @@
+"""Which changes are one and the same? Groups of them, the most consequential first.
+
+Every change belongs to exactly one finding. Knows no record and no page.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from cases.model import Case
+from reports.drift.model import KINDS, TURNS, Border, Change, Finding
+from reports.drift.pair import ANSWER, OTHERWISE, family
+
+# What follows from how an op is dispatched is alike in all of its family.
+_BY_FAMILY = ("value", "layout", "count")
+# A message says which ops these are, if it matters; one name may be there at several places; and
+# what is no more than a rounding is not worth telling op by op.
+_BY_PATTERN = ("rounding", "memory", "refusal", "support", "name", "signature")
+
+
+def findings(border: Border, cases: Mapping[str, Case]) -> tuple[Finding, ...]:
+    """The findings of one border. ``cases``: the catalogue, by id."""
+    grouped: dict[tuple[str, ...], list[Change]] = defaultdict(list)
+    for change in border.changes:
+        grouped[_key(change)].append(change)
+    found = []
+    for key, changes in grouped.items():
+        first = changes[0]
+        ordered = sorted(
+            changes,
+            key=lambda one: (size(cases.get(one.case)), one.case.count("."), one.case, one.step),
+        )
+        said = "\n".join((border.framework, border.older, border.newer, *key))
+        found.append(
+            Finding(
+                hashlib.sha256(said.encode()).hexdigest()[:8],
+                border.framework,
+                border.older,
+                border.newer,
+                first.kind,
+                first.subject,
+                first.pattern,
+                tuple(sorted({change.where for change in changes})),
+                tuple(ordered),
+            )
+        )
+    return tuple(sorted(found, key=gravity))
+
+
+def _key(change: Change) -> tuple[str, ...]:
+    where = change.where
+    if change.kind in _BY_FAMILY:
+        where = family(where)
+    elif change.kind in _BY_PATTERN or (change.kind == "default" and change.pattern):
+        where = ""
+    silent = "silent" if change.silent else ""
+    return change.kind, change.subject, where, change.pattern, change.turn, silent
+
+
+# Of what became of names, by how it begins: what breaks a program, what may, and what does not.
+_OF_NAMES = ("gone", "moved", "called", "warns", "new", "lives")
+
+
+def _weight(finding: Finding) -> int:
+    """How much a finding breaks, among those of its kind."""
+    first = finding.smallest
+    if finding.kind in ("refusal", "support"):
+        if first.before == ANSWER:
+            return 0
+        return 1 if first.after == ANSWER else 2 + finding.pattern.endswith(OTHERWISE)
+    if finding.kind != "name":
+        return 0
+    word = finding.pattern.split(" ")[0].rstrip(":")
+    return _OF_NAMES.index(word) if word in _OF_NAMES else _OF_NAMES.index("warns")
+
+
+def gravity(finding: Finding) -> tuple[object, ...]:
+    """Sorts findings: by kind, silent ones first, then what breaks most, then by how many cases."""
+    first = finding.smallest
+    return (
+        KINDS.index(finding.kind), not first.silent, TURNS.index(first.turn), _weight(finding),
+        -len(finding.cases), finding.subject, finding.pattern, finding.id,
+    )  # fmt: skip
+
+
+def size(case: Case | None) -> tuple[int, int, int]:
+    """How small a case is: devices, then steps, then elements of its inputs; none is smallest."""
+    if case is None:
+        return 0, 0, 0
+    question = case.question
+    elements = sum(math.prod(given.shape) for given in question.inputs)
+    return question.mesh.size, len(question.steps), elements
+
+
+def all_changes(found: Iterable[Finding]) -> list[Change]:
+    """The changes of all findings."""
+    return [change for finding in found for change in finding.changes]

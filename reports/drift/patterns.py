@@ -1,0 +1,109 @@
+"""What have two changes in common? The shape of a before and an after, without what is the case's.
+
+Texts only; axes, dims, sizes and names of ops are left out of a pattern and stay in the change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from adapters.answer import Collective
+from cases.model import Foreign, Layout, Mesh
+from cases.notation import NotationError, to_placements
+
+Fired = Sequence[Collective]
+
+_DIM = re.compile(r"\((?!sum|avg|max|min|product)[^)]*\)")
+# What a message says of the case at hand: quoted texts, what brackets hold, dotted names, numbers.
+_OWN = (
+    re.compile(r"(?<!\w)'[^']*'|\"[^\"]*\"|`[^`]*`"),
+    re.compile(r"\[[^\[\]]*\]|\{[^{}]*\}|\([^()]*\)|<[^<>]*>"),
+    re.compile(r"\b\w+(?:\.\w+)+\b"),
+    re.compile(r"-?\b\d[\d.,]*\b"),
+    # "rule for sub is not implemented"
+    re.compile(r"(?<=\bfor )[\w-]+(?= (?:is|was|does|has)\b)"),
+)
+_LONGEST = 70
+
+
+def skeleton(text: str) -> str:
+    """A message without what it says of the case: ``Operator … does not have a strategy``."""
+    for pattern in _OWN:
+        last = ""
+        while last != text:
+            last, text = text, pattern.sub("…", text)
+    text = re.sub(r"…(?:[\s,;:]*…)+", "…", " ".join(text.split()))
+    return text if len(text) <= _LONGEST else text[:_LONGEST].rstrip() + " …"
+
+
+def moved(mesh: Mesh, older: Layout | Foreign | None, newer: Layout | Foreign | None) -> str:
+    """How a layout changed, axis by axis, each way once: ``P(sum) → R, S → S of another dim``."""
+    sides = [_placed(mesh, layout) for layout in (older, newer)]
+    if isinstance(sides[0], str) or isinstance(sides[1], str):
+        words = [side if isinstance(side, str) else "a layout" for side in sides]
+        return " → ".join(words)
+    ways = set()
+    for one, other in zip(*sides):
+        if one != other:
+            left, right = _DIM.sub("", one), _DIM.sub("", other)
+            ways.add(f"{left} → {right}" if left != right else f"{left} → {right} of another dim")
+    return ", ".join(sorted(ways)) or "in another order"
+
+
+def _placed(mesh: Mesh, layout: Layout | Foreign | None) -> tuple[str, ...] | str:
+    if layout is None:
+        return "no layout"
+    if isinstance(layout, Foreign):
+        return skeleton(layout.text)
+    try:
+        return to_placements(layout, mesh)
+    except NotationError:
+        return "reductions in an order of their own"
+
+
+def counts(older: Fired, newer: Fired) -> str:
+    """What is fired in place of what, pass by pass: ``all-gather → all-to-all``."""
+    passes = ("forward", "backward", "update")
+    parts = []
+    for one in passes:
+        sides = [[c for c in fired if c.pass_ == one] for fired in (older, newer)]
+        if Counter(sides[0]) != Counter(sides[1]):
+            parts.append(("" if one == "forward" else f"{one}: ") + _instead(*sides))
+    return "; ".join(parts) or "in another order"
+
+
+def _instead(older: Fired, newer: Fired) -> str:
+    left, right = (Counter(one.kind for one in side) for side in (older, newer))
+    lost, gained = ", ".join(sorted(left - right)), ", ".join(sorted(right - left))
+    if lost and gained:
+        return f"{lost} → {gained}"
+    if lost:
+        return f"fewer {lost}" if newer else f"{lost} → none"
+    if gained:
+        return f"more {gained}" if older else f"none → {gained}"
+    for what in ("axes", "group", "bytes", "in_loop"):
+        if Counter((one.kind, getattr(one, what)) for one in older) != Counter(
+            (one.kind, getattr(one, what)) for one in newer
+        ):
+            kinds = ", ".join(sorted({one.kind for one in (*older, *newer)}))
+            return f"{kinds} of other {what.replace('in_loop', 'loops')}"
+    return "paired otherwise"
+
+
+def fired(collectives: Iterable[Collective]) -> str:
+    """Collectives in the order fired: ``2 all-gather(a) of 64 B, update: all-reduce(a) of 8 B``."""
+    parts, last = [], "forward"
+    for one, alike in groupby(collectives):
+        number = len(list(alike))
+        text = f"{number} " if number > 1 else ""
+        text += f"{one.kind}({','.join(one.axes) or '?'}) of {one.bytes:,} B"
+        if not one.axes:
+            text += f" in groups of {one.group}"
+        if one.in_loop:
+            text += " in a loop"
+        parts.append(text if one.pass_ == last else f"{one.pass_}: {text}")
+        last = one.pass_
+    return ", ".join(parts) or "none"

@@ -1,0 +1,135 @@
+"""What does a reader look up? Tables over all releases: how much changed, imports, the ledger.
+
+Rows of plain text, for both pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import msgspec
+
+from adapters.registry import framework_of
+from cases.ledger import Entry, applies
+from reports.drift.interface import inside
+from reports.drift.model import KINDS, Border, Finding, Kind, Story
+
+
+def recorded(story: Story) -> str:
+    """Which releases there are records of, and where those were made."""
+    every = [one.release for one in story.releases]
+    where: dict[str, list[str]] = {}
+    for one in story.releases:
+        place = f"Python {one.python}, {one.platform}, {one.count:,} questions"
+        where.setdefault(place, []).append(one.release)
+    return "; ".join(f"{spans(every, some)} ({place})" for place, some in where.items())
+
+
+class Sum(msgspec.Struct, frozen=True):
+    """How much changed at a border: by kind, findings and the cases that they are in."""
+
+    border: Border
+    findings: dict[Kind, int]
+    cases: dict[Kind, int]
+    silent: int
+
+
+def sums(story: Story) -> list[Sum]:
+    """A row for each border, the newest first."""
+    rows = []
+    for border in reversed(story.borders):
+        own = [one for one in story.findings if one.newer == border.newer]
+        by_kind = {kind: [one for one in own if one.kind == kind] for kind in KINDS}
+        rows.append(
+            Sum(
+                border,
+                {kind: len(found) for kind, found in by_kind.items()},
+                {kind: _cases(found) for kind, found in by_kind.items()},
+                _cases([one for one in by_kind["value"] if one.silent]),
+            )
+        )
+    return rows
+
+
+def _cases(found: Sequence[Finding]) -> int:
+    return len({case for finding in found for case in finding.cases})
+
+
+def left_out(border: Border) -> tuple[int, int, int]:
+    """Of a border, what is no drift: questions apart, unstable answers, steps not seen."""
+    return len(border.apart), len(border.unstable), len(border.unseen)
+
+
+def spans(releases: Sequence[str], some: Sequence[str]) -> str:
+    """Releases in short, those that follow one another as a span: ``2.5.1–2.8.0, 2.10.0``."""
+    found: list[list[str]] = []
+    for before, release in pairwise(("", *releases)):
+        if release in some:
+            if found and found[-1][-1] == before:
+                found[-1].append(release)
+            else:
+                found.append([release])
+    texts = (f"{span[0]}–{span[-1]}" if len(span) > 1 else span[0] for span in found)
+    return ", ".join(texts) or "none"
+
+
+class Since(msgspec.Struct, frozen=True):
+    """Where a public name can be taken: since when, until when, and where it warns."""
+
+    path: str
+    since: str
+    until: str
+    warns: str
+
+
+def since(story: Story) -> tuple[list[Since], list[str]]:
+    """A row for each public name that is not in every release, or warns in some; and the others.
+
+    Attributes of classes are among them where an adapter or a recipe uses them.
+    """
+    listed = [one.release for one in story.releases if one.listed]
+    classes = {one.path for one in story.imports if one.kind == "class"}
+    rows, always = [], []
+    for one in story.imports:
+        member = inside(one.path) or one.path.rpartition(".")[0] in classes
+        if not one.releases or (member and not one.used):
+            continue
+        if list(one.releases) == listed and not one.warns:
+            always.append(one.path)
+            continue
+        first, last = one.releases[0], one.releases[-1]
+        left = "" if last == listed[-1] else f"{last}; gone in {listed[listed.index(last) + 1]}"
+        gaps = spans(listed, one.releases) if spans(listed, one.releases).count(",") else ""
+        rows.append(
+            Since(
+                one.path,
+                gaps or (f"{first} or before" if first == listed[0] else first),
+                left or "still there",
+                f"{spans(listed, one.warns)}: {one.warning}" if one.warns else "",
+            )
+        )
+    return rows, always
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A ledger entry and the recorded releases of its framework that it is about."""
+
+    entry: Entry
+    versions: str
+    releases: str
+
+
+def held(stories: Sequence[Story], ledger: Sequence[Entry]) -> list[Held]:
+    """A row for each entry and rule of the ledger, by framework and id."""
+    order = {story.framework: place for place, story in enumerate(stories)}
+    rows = []
+    for entry in ledger:
+        name = framework_of(entry.subject)
+        if name not in order:
+            continue
+        releases = [one.release for one in stories[order[name]].releases]
+        some = [release for release in releases if applies(entry, release)]
+        text = "all" if some == releases else spans(releases, some)
+        rows.append(Held(entry, str(entry.versions) or "any", text))
+    return sorted(rows, key=lambda row: (order[framework_of(row.entry.subject)], row.entry.id))

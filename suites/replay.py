@@ -1,0 +1,115 @@
+"""Does replaying two records give what the live run of those releases gave, case by case?
+
+A live run leaves its verdicts in a file (``--verdicts``). Each line has to be met by the verdict
+that the records of the same releases give, word for word. Of a subject whose answer the record
+marks as unstable, what was wanted, got and said is left out; the verdict itself is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from cases.errors import BadInput, Where
+from suites.shelf import Shelf, release_of
+from suites.sources import public
+from suites.verdict import Verdict
+
+
+class Live(msgspec.Struct, frozen=True):
+    """A live run: its releases by framework, and its verdicts by case."""
+
+    releases: dict[str, str]
+    verdicts: dict[str, list[Verdict]]
+
+
+class Strayed(msgspec.Struct, frozen=True):
+    """A verdict that only one of the two gave; None is the other's."""
+
+    live: Verdict | None
+    replayed: Verdict | None
+
+
+class _Head(msgspec.Struct, frozen=True):
+    versions: dict[str, str]
+
+
+def read(path: Path) -> Live:
+    """The verdicts of a live run, as ``--verdicts`` leaves them.
+
+    Raises:
+        BadInput: it cannot be read, or is no such file.
+    """
+    where = Where(str(path))
+    try:
+        head, *lines = path.read_bytes().splitlines()
+        versions = msgspec.json.decode(head, type=_Head).versions
+        verdicts = [msgspec.json.decode(line, type=Verdict) for line in lines]
+    except OSError as error:
+        raise where.bad(f"{error.strerror}", "a file of verdicts") from None
+    except (ValueError, msgspec.DecodeError) as error:
+        raise where.bad(f"no verdicts ({error})", "what --verdicts leaves") from None
+    by_case: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        by_case.setdefault(verdict.case, []).append(verdict)
+    return Live({name: public(release) for name, release in versions.items()}, by_case)
+
+
+def check(live: Live, shelf: Shelf, path: Path) -> None:
+    """Refuses a live run of releases that there are no records of.
+
+    Raises:
+        BadInput: which.
+    """
+    for name, release in live.releases.items():
+        if release not in map(release_of, shelf.get(name, ())):
+            found = f"a run of {name} {release}"
+            raise BadInput(str(path), "", "line 1", found, "a release that there is a record of")
+
+
+def unstable(case: str, live: Live, shelf: Shelf) -> frozenset[str]:
+    """The subjects whose answers to a case are marked as unstable in the records of these releases.
+
+    All others beside torch, where torch's is: they are held against it.
+    """
+    found: set[str] = set()
+    for name, records in shelf.items():
+        for one in records:
+            if release_of(one) == live.releases.get(name) and case in one.lines:
+                found |= {*one.lines[case].unstable}
+    if "torch" in found:
+        found |= {subject for one in shelf.values() for r in one for subject in r.subjects}
+    return frozenset(found)
+
+
+def strayed(
+    live: Iterable[Verdict], replayed: Iterable[Verdict], unstable: frozenset[str]
+) -> list[Strayed]:
+    """The verdicts of a case that one has and the other has not, those about one thing together."""
+    ours, theirs = ([_plain(one, unstable) for one in lines] for lines in (live, replayed))
+    found = []
+    left = list(theirs)
+    missing = []
+    for one in ours:
+        if one in left:
+            left.remove(one)
+        else:
+            missing.append(one)
+    for one in missing:
+        other = next((other for other in left if _about(other) == _about(one)), None)
+        if other is not None:
+            left.remove(other)
+        found.append(Strayed(one, other))
+    return found + [Strayed(None, other) for other in left]
+
+
+def _plain(one: Verdict, unstable: frozenset[str]) -> Verdict:
+    if one.subject not in unstable:
+        return one
+    return msgspec.structs.replace(one, wanted="", got="", why="")
+
+
+def _about(one: Verdict) -> tuple[str, str | None, str, str]:
+    return one.subject, one.step, one.aspect, one.against

@@ -1,0 +1,70 @@
+"""Which records are there? A folder's, by framework and release, oldest first.
+
+Refuses to know what they hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from adapters import record
+from adapters.record import Record
+from adapters.registry import FRAMEWORKS
+from cases.errors import Where
+from suites.sources import public
+
+# Records by framework.
+Shelf = Mapping[str, Sequence[Record]]
+# Where records are, each with its framework.
+Paths = tuple[tuple[str, Path], ...]
+
+_NAME = re.compile(r"([a-z_]+)-(.+?)\.jsonl")
+
+
+def find(folder: Path) -> Paths:
+    """The records of a folder, by framework, oldest first.
+
+    Raises:
+        BadInput: there is none.
+    """
+    found = []
+    for path in folder.iterdir() if folder.is_dir() else ():
+        match = _NAME.fullmatch(path.name)
+        if match and match[1] in FRAMEWORKS and (release := _version(match[2])):
+            found.append((match[1], release, path))
+    if not found:
+        raise Where(str(folder)).bad("no record", "a folder of records, such as torch-2.13.0.jsonl")
+    order = list(FRAMEWORKS)
+    found.sort(key=lambda one: (order.index(one[0]), one[1]))
+    return tuple((name, path) for name, _, path in found)
+
+
+def _version(text: str) -> Version | None:
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None
+
+
+def load(paths: Paths) -> dict[str, list[Record]]:
+    """Records by framework, in the order given.
+
+    Raises:
+        BadInput: one cannot be read, or two are of one release.
+    """
+    shelf: dict[str, list[Record]] = {name: [] for name in FRAMEWORKS}
+    for name, path in paths:
+        one = record.load(path, name, FRAMEWORKS[name].subjects)
+        if release_of(one) in map(release_of, shelf[name]):
+            raise Where(str(path)).bad(f"a second record of {name} {release_of(one)}", "one")
+        shelf[name].append(one)
+    return shelf
+
+
+def release_of(one: Record) -> str:
+    """The release that a record is of, without its local tag."""
+    return public(one.header.release)
