@@ -18,7 +18,7 @@ from cases.recipes.contracts import CONTRACTS, Due, Term, due
 from suites import recipe_mistakes
 from suites.collectives import MERGES, PLANS, REDUCES, SEQUENCE
 from suites.contracts import GROUPED, collectives, explain
-from suites.recipes import findings
+from suites.judge import findings
 from suites.truth import truth
 
 TWO = mesh({"a": 2, "b": 4})
