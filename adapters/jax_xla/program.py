@@ -105,7 +105,9 @@ class Compiler:
         Raises:
             Stopped: JAX refused to trace, lower or compile it; at ``step``.
         """
-        lowered = attempt(step, lambda: jax.jit(function, out_shardings=results).lower(*arguments))
+        # To be told None is not to be told nothing: before 0.7 it took the place of explicit types.
+        told = {} if results is None else {"out_shardings": results}
+        lowered = attempt(step, lambda: jax.jit(function, **told).lower(*arguments))
         options: dict[str, str | bool] = {
             **compat.QUICK,
             "xla_dump_to": self._directory.name,
