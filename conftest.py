@@ -94,7 +94,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         attach(report, judged.verdicts, judged.hellos)
         if repro := item.config.stash.get(REPRO, None):
             case = item.callspec.params["case"]  # type: ignore[attr-defined]
-            repro.write(report, case, judged.verdicts, judged.answers)
+            releases = {name: hello.release for name, hello in judged.hellos.items()}
+            repro.write(report, case, judged.verdicts, judged.answers, releases)
     return report
 
 

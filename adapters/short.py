@@ -15,7 +15,7 @@ from typing import Any, TypeVar, get_args
 
 import numpy as np
 
-from adapters.answer import Collective, Done, End, Kind, Refused, Unsupported
+from adapters.answer import Collective, Done, End, Kind, Refused, Unsupported, ending
 from cases.arrays import Array, numpy_dtype, pack, unpack
 from cases.model import Layout, Mesh
 
@@ -156,14 +156,7 @@ def read_offset(text: str) -> tuple[int, ...] | None:
 
 def say_end(end: End) -> str:
     """How an answer ended. Of what crashed or hung there is more to say: "" then."""
-    match end:
-        case Done():
-            return "done"
-        case Refused(error, line, step):
-            return f"refused at {step}: {error}: {line}"
-        case Unsupported(why, step):
-            return f"unsupported{f' at {step}' if step else ''}: {why}"
-    return ""
+    return ending(end) if isinstance(end, Done | Refused | Unsupported) else ""
 
 
 def read_end(text: str) -> End:

@@ -16,7 +16,7 @@ from reports import script_jax, script_torch
 from reports.faults import Fault, NoScript, faults
 from suites.verdict import Verdict
 
-SCRIPTS: dict[str, Callable[[Case, Fault], str]] = {
+SCRIPTS: dict[str, Callable[[Case, Fault, str], str]] = {
     "torch": script_torch.script,
     "jax": script_jax.script,
 }
@@ -24,9 +24,15 @@ _SENT = "shard_parity_scripts"
 
 
 def texts(
-    case: Case, verdicts: Sequence[Verdict], answers: Mapping[str, Answer]
+    case: Case,
+    verdicts: Sequence[Verdict],
+    answers: Mapping[str, Answer],
+    releases: Mapping[str, str],
 ) -> tuple[dict[str, str], list[str]]:
-    """The scripts of a case by file name; for a framework that has none, a sentence why."""
+    """The scripts of a case by file name; for a framework that has none, a sentence why.
+
+    ``releases``: by framework, that which is to run its script.
+    """
     if case.question.mode == "plan":
         return {}, [f"{case.id}: a plan has no data"]
     if case.question.recipe is not None:
@@ -35,7 +41,9 @@ def texts(
     made = {}
     for framework, fault in found.items():
         try:
-            made[f"{slug(case.id)}_{framework}.py"] = SCRIPTS[framework](case, fault)
+            made[f"{slug(case.id)}_{framework}.py"] = SCRIPTS[framework](
+                case, fault, releases[framework]
+            )
         except NoScript as error:
             missing[framework] = str(error)
     return made, [f"{case.id}, {name}: {why}" for name, why in missing.items()]
@@ -53,10 +61,15 @@ class Repro:
         self.missing: list[str] = []
 
     def write(
-        self, report: Any, case: Case, verdicts: Sequence[Verdict], answers: Mapping[str, Answer]
+        self,
+        report: Any,
+        case: Case,
+        verdicts: Sequence[Verdict],
+        answers: Mapping[str, Answer],
+        releases: Mapping[str, str],
     ) -> None:
         """Write the scripts of an item, and send their names along with its report."""
-        made, missing = texts(case, verdicts, answers)
+        made, missing = texts(case, verdicts, answers, releases)
         if made:
             self.folder.mkdir(exist_ok=True)
         for name, text in made.items():

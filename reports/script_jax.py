@@ -11,7 +11,7 @@ from adapters.jax_xla import lines
 from adapters.jax_xla.attempt import Stopped
 from adapters.jax_xla.lines import Route
 from adapters.jax_xla.mesh_lines import joined
-from adapters.jax_xla.names import NAMES, NEWEST, OPTIONS, need, said
+from adapters.jax_xla.names import NAMES, OPTIONS, need, said
 from adapters.jax_xla.names import imports as imported
 from adapters.names import place
 from cases.arrays import unpack
@@ -31,7 +31,7 @@ _OFF, _PASS = "xla_disable_hlo_passes", "cpu-all-reduce-combiner"
 _OWN = {"wanted", "got", "same", "whole", "text", "kinds", "program", "spots", "error"}
 
 
-def script(case: Case, fault: Fault, release: str = NEWEST) -> str:
+def script(case: Case, fault: Fault, release: str) -> str:
     """The text of the script, as a release of JAX runs it.
 
     Raises:

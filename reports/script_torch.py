@@ -7,7 +7,6 @@ text here.
 from __future__ import annotations
 
 from adapters.torch_dtensor.forms import placements_source
-from adapters.torch_dtensor.names import NEWEST
 from adapters.torch_dtensor.names import imports as imported
 from adapters.torch_dtensor.ops import CONTEXTS, line, mesh_source
 from adapters.torch_dtensor.script import Unanswerable, ranks, task
@@ -37,7 +36,7 @@ _OWN = {"rank", "wanted", "got", "same", "whole", "comm", "counts", "names", "ki
 _SECONDS, _PATIENCE = 20, 120
 
 
-def script(case: Case, fault: Fault, release: str = NEWEST) -> str:
+def script(case: Case, fault: Fault, release: str) -> str:
     """The text of the script, as a release of torch runs it.
 
     Raises:

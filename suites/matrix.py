@@ -168,7 +168,9 @@ def _run(plan: Plan, environment: Environment, part: Path, cache: Path) -> int:
     """One run into a fresh folder; the exit code of tox."""
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir()
-    command = [*plan.tox, "run", "-e", environment.name, "--", *plan.words]
+    # Under a tox of its own, its TOX_WORK_DIR would have the last word.
+    place = ["--workdir", str(plan.root / ".tox")]
+    command = [*plan.tox, "run", *place, "-e", environment.name, "--", *plan.words]
     own = {VARIABLE: str(part)} if plan.keep else {VARIABLE: str(part), "UV_CACHE_DIR": str(cache)}
     with _log(part).open("wb") as out:
         return subprocess.run(

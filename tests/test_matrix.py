@@ -76,8 +76,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def project(made: Path, tmp_path: Path) -> Path:
-    """A project with an environment for each of the three."""
+def project(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with an environment for each of the three, beneath a tox that has another."""
+    monkeypatch.setenv("TOX_WORK_DIR", str(tmp_path / "outer"))
     root = tmp_path / "project"
     root.mkdir()
     (root / "records").mkdir()

@@ -78,7 +78,7 @@ def scripts(case: Case) -> dict[str, str]:
     """The scripts of a case as the committed records have it, by name."""
     answers = recorded(case)
     verdicts = judge(case, answers, LEDGER_ENTRIES, RELEASES, answers).verdicts
-    made, _ = texts(case, verdicts, answers)
+    made, _ = texts(case, verdicts, answers, RELEASES)
     return {name.removesuffix(".py"): text for name, text in made.items()}
 
 
@@ -172,7 +172,9 @@ def test_a_script_ends_well_once_its_fault_is_gone(framework: str, tmp_path: Pat
                 # Those of `STANDING` show these.
                 continue
             name = f"{check.replace(' ', '-')}-{wrong}"
-            made[name] = SCRIPTS[framework](case, agreeing(case, subject, check, **more))
+            made[name] = SCRIPTS[framework](
+                case, agreeing(case, subject, check, **more), RELEASES[framework]
+            )
             wanted[name] = int(wrong)
     ran = ask(tmp_path, framework, made)
     assert {name: code for name, (code, _) in ran.items()} == wanted, ran
@@ -184,7 +186,7 @@ def test_a_script_tells_who_waits(tmp_path: Path) -> None:
     (case,) = load(tmp_path / "hangs.toml")
     answers = {"torch": Answer(case.id, "torch", Hung("rank 1 raised", "m", "RuntimeError: max()"))}
     verdicts = judge(case, answers, (), RELEASES, {}).verdicts
-    (text,) = texts(case, verdicts, answers)[0].values()
+    (text,) = texts(case, verdicts, answers, RELEASES)[0].values()
     assert "time.time() + 20" in text
     made = {"hangs": text.replace("time.time() + 20", "time.time() + 5")}
     code, out = ask(tmp_path, "torch", made)["hangs"]
@@ -205,7 +207,7 @@ def test_a_torch_script_runs_under_torchrun(wrong: bool, tmp_path: Path) -> None
         verdict, "full", name, False, "wrong value", case.question.mesh, seen, arrays=right
     )
     path = tmp_path / "script.py"
-    path.write_text(SCRIPTS["torch"](case, fault))
+    path.write_text(SCRIPTS["torch"](case, fault, RELEASES["torch"]))
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     done = subprocess.run([*command, path], cwd=tmp_path, capture_output=True, check=False)
     assert (done.returncode != 0) == wrong, done.stderr
@@ -234,7 +236,7 @@ def test_a_script_of_the_catalogue_is_short_and_needs_nothing_of_ours() -> None:
         }
         for framework, fault in found.items():
             try:
-                text = SCRIPTS[framework](case, fault)
+                text = SCRIPTS[framework](case, fault, RELEASES[framework])
             except NoScript as error:
                 reasons.add(str(error).partition(", ")[2])
                 continue

@@ -104,6 +104,7 @@ compute_local_shape_and_global_offset: Callable[..., Any] = found(
 all_to_all_single_autograd: Callable[..., Any] = found("all_to_all_single_autograd")
 RMSNorm: Callable[..., torch.nn.Module] = found("torch.nn.RMSNorm")
 fully_shard: Callable[..., Any] = found("fully_shard")
+replicate: Callable[..., Any] = found("replicate(mesh=)")
 context_parallel: Callable[..., Any] = found("context_parallel")
 set_rotate_method: Callable[..., Any] = found("set_rotate_method")
 ring_options: Any = found("_cp_options")
@@ -115,15 +116,14 @@ def has(wanted: str) -> bool:
     return place(NAMES, wanted, RELEASE) is not None
 
 
-def need(*wanted: str) -> None:
-    """Nothing, if this release has all of these.
+def need(wanted: str) -> None:
+    """Nothing, if this release has what the table calls ``wanted``.
 
     Raises:
-        Missing: it lacks one.
+        Missing: it does not.
     """
-    for one in wanted:
-        if not has(one):
-            raise Missing(lacks(one))
+    if not has(wanted):
+        raise Missing(lacks(wanted))
 
 
 def in_lines() -> dict[str, Any]:
@@ -151,11 +151,6 @@ def forget() -> None:
         clear()
 
 
-def is_partial(kind: type) -> bool:
-    """Whether a class is that of a plain pending reduction, and no subclass of it."""
-    return kind is Partial
-
-
 def reduction(placement: Any) -> str:
     """What a pending reduction is called: sum, avg, max."""
     # Before it was a word it was a member of ReduceOp.
@@ -177,25 +172,3 @@ def name_of(group: Any) -> str:
         return str(group.group_name)
     c10d: Any = dist.distributed_c10d
     return str(c10d._get_process_group_name(group))
-
-
-def divide_by_one(managed: Any) -> None:
-    """Have FSDP sum gradients over devices rather than average them.
-
-    Raises:
-        Missing: this release only averages.
-    """
-    where = place(NAMES, "FSDPModule.set_gradient_divide_factor", RELEASE)
-    if where is None:
-        raise Missing(lacks("FSDPModule.set_gradient_divide_factor"))
-    getattr(managed, where.path.rpartition(".")[2])(1.0)
-
-
-def replicate(module: torch.nn.Module, mesh: DeviceMesh, apart: set[Any]) -> Any:
-    """The module under data parallelism without sharding.
-
-    Raises:
-        Missing: this release has none that takes a mesh.
-    """
-    need("replicate(mesh=)")
-    return found("replicate(mesh=)")(module, mesh=mesh, ignored_params=apart)

@@ -10,10 +10,10 @@ from typing import Any
 from adapters.torch_dtensor.compat import (
     DeviceMesh,
     DTensor,
+    Partial,
     Replicate,
     Shard,
     _StridedShard,
-    is_partial,
     reduction,
 )
 from cases.model import Foreign, Layout, Mesh
@@ -60,6 +60,6 @@ def _text(placement: Any) -> str:
         return f"S({placement.dim})"
     if kind is _StridedShard:
         return f"SS({placement.dim},{placement.split_factor})"
-    if is_partial(kind):
+    if kind is Partial:
         return f"P({reduction(placement)})"
     return str(placement)

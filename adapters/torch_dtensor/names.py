@@ -13,8 +13,6 @@ from adapters.names import Names, Place, place
 
 # The first release that is asked at all.
 OLDEST = "2.2"
-# The newest that the table was made for.
-NEWEST = "2.15.0"
 
 _OLD = "torch.distributed._tensor"
 _NEW = "torch.distributed.tensor"
@@ -44,7 +42,6 @@ NAMES: Names = {
     "_StridedShard": (Place("2.5", f"{_NEW}.placement_types._StridedShard"),),
     "Placement": _moved("placement_types.Placement"),
     "distribute_tensor": _moved("distribute_tensor"),
-    "distribute_tensor(src_data_rank=)": (Place("2.7", f"{_NEW}.distribute_tensor"),),
     "distribute_module": _moved("distribute_module"),
     "dtensor": (Place("2.5", _NEW), Place(OLDEST, _OLD)),
     "manual_seed": (
@@ -101,8 +98,6 @@ NAMES: Names = {
         Place("2.6", f"{_FSDP}.fully_shard"),
         Place("2.4", "torch.distributed._composable.fsdp.fully_shard"),
     ),
-    "fully_shard(shard_placement_fn=)": (Place("2.6", f"{_FSDP}.fully_shard"),),
-    "fully_shard(ignored_params=)": (Place("2.7", f"{_FSDP}.fully_shard"),),
     # The older set_reduce_scatter_divide_factor means nothing to gloo, which averages all the same.
     "FSDPModule.set_gradient_divide_factor": (
         Place("2.8", f"{_FSDP}.FSDPModule.set_gradient_divide_factor"),

@@ -148,12 +148,19 @@ class GroupAxes:
         """Axes in mesh order, and size; no axes for a group that is not along any."""
         if group not in self._known:
             ranks = ranks_in(group)
+            # By its rank alone, one axis of size 1 cannot be told from another.
+            narrow = ranks is not None and len(ranks) == 1
             if ranks is None:
                 c10d: Any = dist.distributed_c10d
                 ranks = dist.get_process_group_ranks(c10d._resolve_process_group(group))
-            found = (self._along(mesh, frozenset(ranks)) for mesh, _ in self._meshes)
+            along = self._narrow if narrow else self._along
+            found = (along(mesh, frozenset(ranks)) for mesh, _ in self._meshes)
             self._known[group] = (next(filter(None, found), ()), len(ranks))
         return self._known[group]
+
+    def _narrow(self, mesh: Mesh, ranks: frozenset[int]) -> tuple[str, ...]:
+        """The first axis of size 1, along which every rank is alone."""
+        return next(((name,) for name, size in mesh.axes if size == 1), ())
 
     def _along(self, mesh: Mesh, ranks: frozenset[int]) -> tuple[str, ...]:
         """The fewest axes of size > 1 along which this rank's group has these ranks."""

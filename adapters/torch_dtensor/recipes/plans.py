@@ -24,7 +24,6 @@ from adapters.torch_dtensor.compat import (
     SequenceParallel,
     Shard,
     context_parallel,
-    divide_by_one,
     fully_shard,
     need,
     parallelize_module,
@@ -133,26 +132,26 @@ def _manage(
     apart: set[nn.Parameter],
     dims: Mapping[int, Shard],
 ) -> None:
+    if axes:
+        # Older than the keywords below is no release that has it.
+        need("FSDPModule.set_gradient_divide_factor")
     sharding = tuple(axis for axis in axes if axis in row.shard)
     if sharding:
         # Replicas are in the outer dim of a mesh of two.
         outer = tuple(axis for axis in axes if axis not in row.shard)
-        need("FSDPModule.set_gradient_divide_factor", "fully_shard(shard_placement_fn=)")
-        if apart:
-            need("fully_shard(ignored_params=)")
         managed = fully_shard(
             module,
             mesh=mesh[outer + sharding],
             reshard_after_forward=True,
             shard_placement_fn=lambda parameter: dims.get(id(parameter)),
-            **({"ignored_params": apart} if apart else {}),
+            ignored_params=apart,
         )
     elif axes:
-        managed = replicate(module, mesh[axes], apart)
+        managed = replicate(module, mesh=mesh[axes], ignored_params=apart)
     else:
         return
     # The losses of devices are shares of one mean: their gradients are summed, not averaged.
-    divide_by_one(managed)
+    managed.set_gradient_divide_factor(1.0)
 
 
 def rings(row: Row) -> bool:
