@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from adapters.jax_xla import arrays, lines, ops, shard_map
+from adapters.jax_xla import arrays, compat, lines, ops, shard_map
 from adapters.reference.cheapest import cheapest
 from adapters.reference.implied import implied
 from benchmarks.bare import Job
@@ -77,7 +77,7 @@ def _jit(question: Question, subject: str, on: dict[str, Mesh]) -> list[Call]:
     there = {name: arrays.jax_mesh(mesh, "Auto") for mesh, name in called.items()}
     source = [line for given in question.inputs for line in lines.reduce_lines(given)]
     for step in question.steps:
-        source += lines.step_lines(question, step, "jit")
+        source += lines.step_lines(question, step, "jit", compat.RELEASE)
     names = [given.name for given in question.inputs]
     results = [step.result for step in question.steps if step.result in question.check]
     return [_program(ops.function(names, source, results, there), names, results)]
@@ -88,7 +88,10 @@ def _explicit(question: Question, subject: str, on: dict[str, Mesh]) -> list[Cal
     there = {name: arrays.jax_mesh(mesh, "Explicit") for mesh, name in called.items()}
 
     def one(step: Step) -> Call:
-        names, source = lines.used(question, step), lines.step_lines(question, step, "explicit")
+        names, source = (
+            lines.used(question, step),
+            lines.step_lines(question, step, "explicit", compat.RELEASE),
+        )
         run = _program(ops.function(names, source, [step.result], there), names, [step.result])
 
         def call(values: Values) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from cases.model import Case
 from reports.drift.model import KINDS, TURNS, Border, Change, Finding
@@ -93,8 +93,3 @@ def size(case: Case | None) -> tuple[int, int, int]:
     question = case.question
     elements = sum(math.prod(given.shape) for given in question.inputs)
     return question.mesh.size, len(question.steps), elements
-
-
-def all_changes(found: Iterable[Finding]) -> list[Change]:
-    """The changes of all findings."""
-    return [change for finding in found for change in finding.changes]
