@@ -38,6 +38,7 @@ _SIGNS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
     # An object's id in decimal.
     (re.compile(r"\b\d{12,}\b"), "<n>"),
 )
+_ONE = re.compile(r"\brank \d+(?= died)")
 
 
 def normalise(answer: Answer) -> Answer:
@@ -50,8 +51,9 @@ def normalise(answer: Answer) -> Answer:
     match answer.end:
         case Refused(error, line, step):
             end = Refused(error, text(line), step)
-        case Crashed(how, rank):
-            end = Crashed(text(how), rank)
+        case Crashed(how):
+            # Where several die of one fault, which of them is found dead first is chance.
+            end = Crashed(_ONE.sub("a rank", text(how)))
         case Hung(why, step, raised):
             end = Hung(text(why), step, text(raised))
         case Unsupported(why, step):

@@ -151,6 +151,19 @@ def forget() -> None:
         clear()
 
 
+def settled(value: Any) -> Any:
+    """A line's value, of whose collectives any that fails has done so by now.
+
+    Since 2.4 a refusal of gloo comes out of the call. Before, out of a wait for it, which may
+    come only when the line is long done.
+    """
+    if isinstance(value, DTensor) and not has("OpOverload.redispatch"):
+        wait = getattr(value._local_tensor, "trigger_wait", None)
+        if wait is not None:
+            wait()
+    return value
+
+
 def reduction(placement: Any) -> str:
     """What a pending reduction is called: sum, avg, max."""
     # Before it was a word it was a member of ReduceOp.

@@ -51,6 +51,7 @@ KINDS: dict[str, tuple[Kind, int, int]] = {
     "c10d::alltoall_base_": ("all-to-all", 1, 2),
     "c10d::broadcast_": ("broadcast", 0, 1),
     "c10d::gather_": ("gather", 1, 2),
+    "c10d::gather_into_tensor_": ("gather", 1, 2),
     "c10d::reduce_scatter_": ("reduce-scatter", 1, 2),
     "c10d::reduce_scatter_tensor_coalesced_": ("reduce-scatter", 1, 2),
     "c10d::scatter_": ("scatter", 0, 2),

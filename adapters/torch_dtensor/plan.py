@@ -30,6 +30,8 @@ from cases.recipes import Tensor
 # which is the op's name, of an error of their own.
 _LOOKS = ("DataDependentOutputException", "DynamicOutputShapeException")
 _LOOKING = ("aten._local_scalar_dense", "aten.nonzero")
+# A grid of devices, or an index, that a release keeps as a real tensor among fake ones.
+_MIXED = "Please convert all Tensors to FakeTensors first"
 _NOT_FAKED = ("UnsupportedFakeTensorException", "UnsupportedOperatorException")
 
 
@@ -196,4 +198,6 @@ def _end(raised: Raised) -> End:
         return Unsupported("a plan has no values, and torch looks at some", raised.place)
     if raised.error in _NOT_FAKED:
         return Unsupported("torch has no fake of an op", raised.place)
+    if raised.line.startswith(_MIXED):
+        return Unsupported("torch mixes a real tensor of its own with fake ones", raised.place)
     return Refused(raised.error, raised.line, raised.place)
