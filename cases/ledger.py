@@ -27,8 +27,8 @@ from cases.model import REDUCTIONS, Case, slug
 from cases.recipes import RECIPES
 from cases.recipes.form import PASSES
 
-# The project's own.
-LEDGER = Path(__file__).with_name("divergences.toml")
+# The project's own: a folder, whose files are told apart by releases only.
+LEDGER = Path(__file__).with_name("divergences")
 
 Aspect = Literal[
     "soundness",
@@ -121,9 +121,18 @@ class Entry(msgspec.Struct, frozen=True):
 def load_ledger(path: Path, subjects: Collection[str]) -> tuple[Entry, ...]:
     """The entries and rules of a ledger, which may be none. ``subjects``: those that exist.
 
+    ``path``: a file, or a folder, all of whose ``.toml`` files are one ledger.
+
     Raises:
         BadInput: anything wrong with an entry: file, entry, key, found, wanted.
     """
+    files = sorted(path.glob("*.toml")) if path.is_dir() else [path]
+    entries = [entry for file in files for entry in _file(file, subjects)]
+    check_unique(entries)
+    return tuple(entries)
+
+
+def _file(path: Path, subjects: Collection[str]) -> list[Entry]:
     where = Where(str(path), noun="entry")
     tables = forms.table(forms.read_toml(path, "entry"), where, ("divergence", "rule"))
     entries = []
@@ -132,8 +141,7 @@ def load_ledger(path: Path, subjects: Collection[str]) -> tuple[Entry, ...]:
         entries += [
             _entry(one, where.at(kind, i), kind == "rule", subjects) for i, one in enumerate(listed)
         ]
-    check_unique(entries)
-    return tuple(entries)
+    return entries
 
 
 def check_unique(entries: Iterable[Entry]) -> None:

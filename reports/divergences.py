@@ -10,9 +10,10 @@ from collections import defaultdict
 from pathlib import Path
 
 from adapters.registry import framework_of
-from cases.ledger import Entry
+from cases.ledger import Entry, applies
 from cases.model import slug
 from reports.judged import Judged, frameworks, judged, ledger, size
+from reports.tell import releases
 from suites.aspects import mesh_of
 from suites.failure import mesh_said, said
 from suites.verdict import Verdict
@@ -40,15 +41,21 @@ def page() -> str:
     lines = [
         "# Known divergences",
         "",
-        "Written by `python -m reports.divergences` from the ledger, `cases/divergences.toml`, and"
-        f" the records of {frameworks()}; do not edit.",
+        "Written by `python -m reports.divergences` from the ledger, `cases/divergences/`, and"
+        f" the records of {frameworks()}; do not edit. What diverges in other releases only is in"
+        " [drift.md](drift.md), by entry.",
         "",
         "Each fails the suite when it stops being true. The smallest case of each can be had as a"
         " stand-alone script: `pytest -k CASE --repro=out/`.",
         "",
     ]
     for title, heads in _PARTS:
-        own = [one for one in ledger() if one.observed.partition(":")[0] in heads]
+        own = [
+            one
+            for one in ledger()
+            if one.observed.partition(":")[0] in heads
+            and applies(one, releases()[framework_of(one.subject)])
+        ]
         lines += [f"## {title}", "", f"{len(own)} entries.", ""]
         for entry in sorted(own, key=lambda one: (framework_of(one.subject) != "torch", one.id)):
             lines += _told(entry, met[entry.id])

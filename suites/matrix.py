@@ -28,6 +28,7 @@ from adapters import record, values
 from adapters.registry import FRAMEWORKS
 from cases.catalogue import catalogue
 from cases.errors import BadInput
+from cases.ledger import LEDGER
 from suites.sources import RECORDS, public, record_path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -188,7 +189,7 @@ def code_of(root: Path) -> str:
     found = hashlib.sha256()
     for room in ("adapters", "cases"):
         for path in sorted((root / room).rglob("*")):
-            if path.suffix in (".py", ".toml", ".json"):
+            if path.suffix in (".py", ".toml", ".json") and LEDGER not in path.parents:
                 found.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
     return found.hexdigest()
 
@@ -216,7 +217,12 @@ def _merged(environment: Environment, parts: Sequence[Path], folder: Path) -> li
     names = (environment.framework, environment.release)
     text, arrays, interface = files(folder, *names)
     record.merge(text, [record.load(files(part, *names)[0]) for part in parts])
-    shutil.copy(files(parts[0], *names)[2], interface)
+    first, *others = [files(part, *names)[2] for part in parts]
+    for other in others:
+        if other.read_bytes() != first.read_bytes():
+            found = f"another listing than {first}"
+            raise BadInput(str(other), "", "", found, "the same in every run")
+    shutil.copy(first, interface)
     return [interface, arrays, text]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -224,3 +225,18 @@ def test_an_id_in_two_ledgers_is_refused(tmp_path: Path) -> None:
     check_unique([entry])
     with pytest.raises(BadInput, match=r'entry "e": id: found an id that .* has already, wanted'):
         check_unique([entry, again])
+
+
+def test_the_files_of_a_folder_are_one_ledger(tmp_path: Path) -> None:
+    """In the order of their names; an id may be in one of them only."""
+    _entry(tmp_path, "{ axes = 1 }")
+    text = (tmp_path / "ledger.toml").read_text()
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name in ("b", "a"):
+        (folder / f"{name}.toml").write_text(text.replace('id = "e"', f'id = "{name}"'))
+    (folder / "notes.md").write_text("no entries")
+    assert [entry.id for entry in load_ledger(folder, subjects())] == ["a", "b"]
+    shutil.copy(folder / "a.toml", folder / "c.toml")
+    with pytest.raises(BadInput, match=r"c\.toml.*an id that .*a\.toml has already"):
+        load_ledger(folder, subjects())

@@ -170,6 +170,19 @@ def test_a_run_by_other_code_is_done_again(project: Path) -> None:
     assert runs(project) == ["0.1"]
 
 
+def test_two_runs_must_list_the_same_interface(project: Path, made: Path) -> None:
+    """Nothing in it is left to chance; the record is not taken."""
+    (project / "second").unlink()
+    shutil.copytree(made / "second", project / "second")
+    files(project / "second", "jax", "0.3")[2].write_text("{1}\n")
+    one = environments(TOX, project)[2]
+    todo = plan(project)
+    found = matrix.make(todo, one, wanted()).failure
+    assert "another listing than" in found
+    assert "wanted the same in every run" in found
+    assert not [*todo.folder.iterdir()]
+
+
 def test_words_for_pytest_are_handed_on(project: Path) -> None:
     """As after ``--``; and a part of the cases is never taken for all that there is."""
     one = environments(TOX, project)[0]

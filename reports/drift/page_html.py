@@ -205,10 +205,10 @@ def _imports(story: Story) -> str:
 def _ledger(stories: Sequence[Story], ledger: Sequence[Entry]) -> str:
     rows = [
         [_code(row.entry.id), row.entry.subject, row.entry.aspect, escape(row.entry.observed),
-         _code(row.versions), row.releases]
+         _code(row.versions), row.releases, escape(row.entry.why)]
         for row in sorted(tables.held(stories, ledger), key=lambda row: row.releases == "all")
     ]  # fmt: skip
-    head = ["entry", "subject", "aspect", "observed", "range", "recorded releases"]
+    head = ["entry", "subject", "aspect", "observed", "range", "recorded releases", "why"]
     return _table(head, rows, "stack")
 
 

@@ -149,8 +149,9 @@ def _ledger(stories: Sequence[Story], ledger: Sequence[Entry]) -> list[str]:
     return [
         "## In which releases each ledger entry holds",
         "",
-        "Entries and rules of `cases/divergences.toml`, whose ranges are checked against all"
-        " records. [divergences.md](divergences.md) says why, and shows the smallest case of each.",
+        "Entries and rules of `cases/divergences/`, whose ranges are checked against all"
+        " records. [divergences.md](divergences.md) shows the smallest case of each that holds in"
+        " the releases tested live.",
         "",
         *_held(some),
         "<details>",
@@ -165,10 +166,11 @@ def _ledger(stories: Sequence[Story], ledger: Sequence[Entry]) -> list[str]:
 def _held(rows: Sequence[tables.Held]) -> list[str]:
     cells = [
         [code(row.entry.id), row.entry.subject, row.entry.aspect, text(row.entry.observed),
-         code(row.versions), row.releases]
+         code(row.versions), row.releases, text(row.entry.why)]
         for row in rows
     ]  # fmt: skip
-    return _table(["entry", "subject", "aspect", "observed", "range", "recorded releases"], cells)
+    heads = ["entry", "subject", "aspect", "observed", "range", "recorded releases", "why"]
+    return _table(heads, cells)
 
 
 def _unseen(stories: Sequence[Story]) -> list[str]:
