@@ -20,7 +20,8 @@ def signed(value: Callable[..., object]) -> str:
     """A signature as what follows ``def f`` in Python, without annotations; "" if there is none.
 
     What was made in C++ has it in its docstring. That of an enumeration is Python's and not the
-    framework's, and left out.
+    framework's, and left out; so is that of a class that takes anything, which one Python finds
+    and another does not.
     """
     if inspect.isclass(value) and issubclass(value, enum.Enum):
         return ""
@@ -35,7 +36,8 @@ def signed(value: Callable[..., object]) -> str:
         )
         for one in found.parameters.values()
     ]
-    return str(found.replace(parameters=bare, return_annotation=found.empty))
+    text = str(found.replace(parameters=bare, return_annotation=found.empty))
+    return "" if inspect.isclass(value) and text == "(*args, **kwargs)" else text
 
 
 def _written(value: Any) -> str:

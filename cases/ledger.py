@@ -127,6 +127,8 @@ def load_ledger(path: Path, subjects: Collection[str]) -> tuple[Entry, ...]:
         BadInput: anything wrong with an entry: file, entry, key, found, wanted.
     """
     files = sorted(path.glob("*.toml")) if path.is_dir() else [path]
+    if not files:
+        raise Where(str(path), noun="entry").bad("no .toml file", "at least one")
     entries = [entry for file in files for entry in _file(file, subjects)]
     check_unique(entries)
     return tuple(entries)

@@ -361,10 +361,10 @@ def test_an_entry_twice_is_refused_with_one_line(tmp_path: Path) -> None:
 
 
 def test_what_is_no_file_is_refused_with_one_line(tmp_path: Path) -> None:
-    """Folders without cases, folders as ledgers and pipes are refused, and nothing waits."""
+    """Folders without cases or entries, and pipes, are refused, and nothing waits."""
     line = "found no .toml or .json file, wanted at least one"
     assert _refusal(load, tmp_path) == line
-    assert _refusal(_ledger, tmp_path) == "found a folder, wanted a file"
+    assert _refusal(_ledger, tmp_path) == "found no .toml file, wanted at least one"
     os.mkfifo(tmp_path / "pipe.toml")
     line = "found something that is not a regular file, wanted a file"
     assert _refusal(load, tmp_path / "pipe.toml") == line
