@@ -143,8 +143,8 @@ def ending(end: End) -> str:
             return f"refused at {step}: {error}: {line}"
         case Unsupported(why, step):
             return f"unsupported{f' at {step}' if step else ''}: {why}"
-        case Crashed(how, rank):
-            return f"crashed: {how}{'' if rank is None else f' (rank {rank})'}"
+        case Crashed(how):
+            return f"crashed: {how}"
         case Hung(why, step):
             return f"hung{f' at {step}' if step else ''}: {why}"
 

@@ -38,22 +38,21 @@ _SIGNS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
     # An object's id in decimal.
     (re.compile(r"\b\d{12,}\b"), "<n>"),
 )
-_ONE = re.compile(r"\brank \d+(?= died)")
 
 
 def normalise(answer: Answer) -> Answer:
     """The answer as it is kept: without what differs from one run to the next.
 
-    Stacks and what a dead process printed are left out. In what a framework said, paths,
-    addresses, ports, process ids, object ids, ranks and times are replaced by signs.
+    Stacks, which rank died first and what a dead process printed are left out. In what a
+    framework said, paths, addresses, ports, process ids, object ids, ranks and times are replaced
+    by signs.
     """
     end: End
     match answer.end:
         case Refused(error, line, step):
             end = Refused(error, text(line), step)
         case Crashed(how):
-            # Where several die of one fault, which of them is found dead first is chance.
-            end = Crashed(_ONE.sub("a rank", text(how)))
+            end = Crashed(text(how))
         case Hung(why, step, raised):
             end = Hung(text(why), step, text(raised))
         case Unsupported(why, step):

@@ -128,7 +128,8 @@ def _picture(case: Case, answer: Answer, name: str, verdict: Verdict) -> list[st
 def _remains(end: End) -> list[str]:
     """What a crash or a hang left to read."""
     if isinstance(end, Crashed):
-        return [f"              {line}" for line in end.output.splitlines()[-20:]]
+        first = [] if end.rank is None else [f"            rank {end.rank} was found dead first"]
+        return first + [f"              {line}" for line in end.output.splitlines()[-20:]]
     if not isinstance(end, Hung):
         return []
     lines = [f"            {end.raised}"] if end.raised else []

@@ -208,7 +208,8 @@ class World:
         fates = {rank: child.fate(self._pids[rank], DYING) for rank in sorted(dead)}
         # Of several, one that was killed is likelier the cause than one that left.
         rank = min(fates, key=lambda rank: (not fates[rank].startswith("SIG"), rank))
-        how = f"rank {rank} died: {fates[rank]}"
+        # Where several die of one fault, which of them is found dead first is chance.
+        how = f"a rank died: {fates[rank]}"
         return Fault(Crashed(how, rank, child.printed_since(self._printed)))
 
     def _hung(
