@@ -23,6 +23,7 @@ from adapters.torch_dtensor.compat import (
     Missing,
     compute_local_shape_and_global_offset,
     groups_of,
+    has,
     in_lines,
     lacks,
     name_of,
@@ -225,16 +226,21 @@ class Evaluation:
             self._layouts[key] = layout_of(*key)
         return self._layouts[key]
 
-    def offset(self, value: DTensor, mesh: Mesh) -> tuple[int, ...] | None:
-        """Where torch says that this rank's shard begins; None if it cannot say."""
+    def offset(self, name: str, value: DTensor, mesh: Mesh, run: Run) -> tuple[int, ...] | None:
+        """Where torch says that this rank's shard begins; None if it raises.
+
+        With a complaint, unless the release is known not to say it of every shard.
+        """
         key = (value.placements, mesh, value.shape)
         if key not in self._offsets:
             try:
                 _, self._offsets[key] = compute_local_shape_and_global_offset(
                     value.shape, value.device_mesh, value.placements
                 )
-            # Whatever torch raises here: before 2.10 of strided shards, in 2.2 of empty ones.
-            except Exception:
+            # Whatever torch raises here is its word on offsets.
+            except Exception as error:
+                if has("an offset of every shard"):
+                    run.complaints.append(f"no offset of {name}: {type(error).__name__}: {error}")
                 return None
         return self._offsets[key]
 

@@ -54,6 +54,10 @@ NAMES: Names = {
         Place("2.4", f"{_OLD}.experimental.local_map"),
     ),
     "loss_parallel": (Place("2.3", f"{_NEW}.parallel.loss_parallel"),),
+    # It is there before, and raises for some strided shards, in 2.2 also for empty ones.
+    "an offset of every shard": (
+        Place("2.10", f"{_NEW}._utils.compute_local_shape_and_global_offset"),
+    ),
     "compute_local_shape_and_global_offset": _moved("_utils.compute_local_shape_and_global_offset"),
     # Of a fake group too.
     "ProcessGroup.group_name": (Place("2.3", "torch.distributed.ProcessGroup.group_name"),),

@@ -182,7 +182,7 @@ class _Rank:
             self._evaluation.layout(value, mesh),
             None if mesh == task.mesh else mesh,
             local,
-            self._evaluation.offset(value, mesh),
+            self._evaluation.offset(name, value, mesh, run),
             self._full(name, mesh),
             fired,
             run.full_collectives.get(name),
