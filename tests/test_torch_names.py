@@ -140,6 +140,17 @@ def test_what_a_release_lacks_ends_a_recipe_by_name(tmp_path: Path) -> None:
         live.close()
 
 
+def test_a_refused_offset_is_a_complaint(tmp_path: Path) -> None:
+    """In a release that is known to say the offset of every shard; the answer stands without."""
+    live = Live(tmp_path / "printed", "tests.toys.no_offsets_torch")
+    try:
+        answer = live.ask(SIMPLE)
+    finally:
+        live.close()
+    assert answer.end == Done()
+    assert "rank 0: no offset of y: ValueError: no offset here" in answer.complaints
+
+
 def test_a_recorder_in_front_of_every_op_notes_the_same() -> None:
     """As the one in front of single ops, which old releases cannot have: forward and backward."""
     before, after, listed = _run(COUNTS)  # type: ignore[misc]
