@@ -26,6 +26,8 @@ def connect(devices: int) -> Adapter:
 
     # NumPy and torch have 64-bit types; without this JAX would narrow them silently.
     jax.config.update("jax_enable_x64", True)
+    # A bare assertion is told by the function that it failed in, which is one of JAX's own.
+    jax.config.update("jax_traceback_filtering", "off")
     # A program from the persistent cache is not compiled, and so has no dump to read.
     jax.config.update("jax_enable_compilation_cache", False)
     from jaxlib import version

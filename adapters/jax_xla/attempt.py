@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from adapters.answer import End, Refused
+from adapters.error_line import error_line
 
 T = TypeVar("T")
 
@@ -31,5 +32,4 @@ def attempt(step: str, call: Callable[[], T]) -> T:
     try:
         return call()
     except Exception as error:  # whatever JAX raised is data
-        lines = str(error).strip().splitlines()
-        raise Stopped(Refused(type(error).__name__, lines[0] if lines else "", step)) from error
+        raise Stopped(Refused(type(error).__name__, error_line(error), step)) from error

@@ -17,6 +17,7 @@ import msgspec
 import torch
 
 from adapters.answer import Collective
+from adapters.error_line import error_line
 from adapters.torch_dtensor.compat import (
     DeviceMesh,
     DTensor,
@@ -110,7 +111,7 @@ class Evaluation:
         for variable, mesh in task.meshes:
             if mesh not in self._meshes:
                 source = mesh_source(mesh)
-                made = self._attempt(run, variable, lambda: eval(_compiled(source), dict(NAMES)))  # noqa: B023
+                made = self._next(run, variable, lambda: eval(_compiled(source), dict(NAMES)))  # noqa: B023
                 if run.failed:
                     return
                 self._meshes[mesh] = made
@@ -156,7 +157,7 @@ class Evaluation:
         region: Any = None
         if task.context and not run.failed:
             made = _compiled(CONTEXTS[task.context])
-            region = self._whole(run, task.steps[0].name, lambda: eval(made, run.names))
+            region = self._attempt(run, task.steps[0].name, lambda: eval(made, run.names))
         with region or contextlib.nullcontext():
             for line in task.steps:
                 self.lines((line,), run)
@@ -168,7 +169,7 @@ class Evaluation:
             if run.failed or (phase == "plain" and not task.whole):
                 self.at(run)
                 continue
-            shown = self._attempt(run, phase, getattr(run.step, phase))
+            shown = self._next(run, phase, getattr(run.step, phase))
             if not run.failed:
                 run.values |= shown
                 fired = self.take(run)
@@ -188,7 +189,7 @@ class Evaluation:
                 self.at(run)
                 continue
             code = line.source
-            value = self._attempt(run, line.name, lambda: settled(eval(_compiled(code), run.names)))  # noqa: B023
+            value = self._next(run, line.name, lambda: settled(eval(_compiled(code), run.names)))  # noqa: B023
             if not run.failed:
                 run.names[line.variable] = run.values[line.name] = value
                 run.collectives[line.name] = self.take(run, line.name)
@@ -199,7 +200,7 @@ class Evaluation:
         for name in task.check:
             value = run.values.get(name)
             if isinstance(value, DTensor):
-                full = self._attempt(run, f"{name}/full", value.full_tensor)
+                full = self._next(run, f"{name}/full", value.full_tensor)
                 fired = self.take(run, name)
                 if full is not None:
                     run.fulls[name] = full
@@ -265,12 +266,12 @@ class Evaluation:
         run.place = -1 if last else run.place + 1
         self._place.at(run.place)
 
-    def _attempt(self, run: Run, place: str, what: Callable[[], Any]) -> Any:
+    def _next(self, run: Run, place: str, what: Callable[[], Any]) -> Any:
         """The next place in a task: what it gives, None if it raises."""
         self.at(run)
-        return self._whole(run, place, what)
+        return self._attempt(run, place, what)
 
-    def _whole(self, run: Run, place: str, what: Callable[[], Any]) -> Any:
+    def _attempt(self, run: Run, place: str, what: Callable[[], Any]) -> Any:
         """What it gives. If it raises: tell whoever hears of it, and give None."""
         try:
             return what()
@@ -281,7 +282,7 @@ class Evaluation:
             lacked = _lacked(error)
             raised = Raised(
                 type(error).__name__,
-                lacked or _first_line(error),
+                lacked or error_line(error),
                 place,
                 bool(lacked),
                 tuple(run.fired),
@@ -303,13 +304,6 @@ def _groups(mesh: DeviceMesh) -> list[str]:
     if mesh.get_coordinate() is None:
         return []
     return [name_of(group) for group in groups_of(mesh)]
-
-
-def _first_line(error: Exception) -> str:
-    """The first line of its text; for a bare assertion, which function it failed in."""
-    where = traceback.extract_tb(error.__traceback__)[-1].name
-    lines = filter(None, map(str.strip, str(error).splitlines()))
-    return next(lines, f"(no text; raised in {where})")
 
 
 def _lacked(error: Exception) -> str:
