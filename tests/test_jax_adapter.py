@@ -188,6 +188,15 @@ def test_explicit_says_that_a_contraction_is_ambiguous(client: Client) -> None:
     assert (answer.end.error, answer.end.step) == ("ShardingTypeError", "y")
 
 
+def test_a_refusal_without_text_names_the_function_of_jax_that_raised(client: Client) -> None:
+    """JAX would hide its own frames; without them, a bare error says nothing."""
+    matrix = owed("s", ROW, count(4, 8, 4), layout(ROW, "P(sum)"))
+    row = owed("t", ROW, count(4, 4), layout(ROW, "P(sum)", ndim=1))
+    (answer,) = client.ask(question(ROW, [matrix, row], Step("y", "add", ("s", "t"))), EXPLICIT)
+    assert isinstance(answer.end, Refused)
+    assert answer.end.line == "(no text; raised in multi_broadcast_in_dim)"
+
+
 def test_explicit_shows_what_is_owed(client: Client) -> None:
     """An unreduced result has addends and no offsets, costs nothing, and an all-reduce to see."""
     right = count(4, 8) @ count(8, 4, start=5)
