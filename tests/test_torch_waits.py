@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -28,6 +32,7 @@ def looks(used: list[int], running: list[bool]) -> list[_Look]:
 
 
 LONG = int(STILL / LOOK) + 2
+ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.mark.parametrize(
@@ -46,7 +51,7 @@ def test_a_rank_sleeps_that_neither_has_nor_wants_a_processor(
     used: list[int], running: list[bool], asleep: bool
 ) -> None:
     """For as long as `STILL`, but for what a thread takes that wakes up now and then."""
-    assert _asleep(looks(used, running)) is asleep
+    assert _asleep(looks(used, running), STILL) is asleep
 
 
 def test_ranks_that_wait_for_one_another_are_noticed_before_the_deadline(live: Live) -> None:
@@ -60,6 +65,43 @@ def test_ranks_that_wait_for_one_another_are_noticed_before_the_deadline(live: L
     assert answer.end.step == "y/full"
     assert time.monotonic() - began < 45
     assert live.ask(SIMPLE).end == Done()
+
+
+# Rank 0 raises at once. Rank 1 does so after three times the grace, at work or asleep until then.
+APART = """
+import sys, time
+from adapters.torch_dtensor import wire
+from adapters.torch_dtensor.world import GRACE, Fault, World
+
+def serve(number, size, link, store, stack, progress):
+    done = time.monotonic() + 3 * GRACE * number
+    while time.monotonic() < done:
+        if sys.argv[1] == "asleep":
+            time.sleep(0.1)
+    link.send(wire.frame(wire.Raised("ValueError", "no", "y", False, ())))
+    time.sleep(60)
+
+world = World(2, serve)
+try:
+    print(*sorted(world.hear(range(2), time.monotonic() + 20)))
+except Fault as fault:
+    print(fault.end.why)
+finally:
+    world.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("until_then", "told"),
+    [("asleep", "rank 0 raised, and others waited for it in a collective"), ("at work", "0 1")],
+)
+def test_only_ranks_that_sleep_wait_for_one_that_raised(until_then: str, told: str) -> None:
+    """A rank that is still at work may raise the same."""
+    command = [sys.executable, "-c", APART, until_then]
+    # A process is forked before it has threads, which NumPy's BLAS would start.
+    alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    ran = subprocess.run(command, cwd=ROOT, env=alone, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == told
 
 
 def test_one_case_s_layouts_do_not_reach_the_next(live: Live) -> None:

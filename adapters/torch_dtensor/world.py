@@ -24,12 +24,12 @@ from adapters.torch_dtensor import wire
 from adapters.torch_dtensor.wire import HEAD, Go, Raised, Said, Task, Wanted
 from cases.model import Mesh
 
-# Seconds that other ranks have to raise too once one has. Ranks that raise alike do so within
-# milliseconds; on a busy machine one may be without a processor for a few tenths.
-GRACE = 1.0
 # Seconds without a word in which ranks that are waited for hardly had or wanted a processor: they
-# wait for one another, for ever. Ranks that only lack a processor are runnable, not asleep.
+# wait for one another, for ever. Ranks that only lack a processor are runnable, not asleep, and
+# ranks that are to raise alike may be at work for a minute first: torch 2.15 lays attention out.
 STILL = 2.0
+# The same once one of them has raised, and is never coming.
+GRACE = 1.0
 # How often, in seconds, ranks are looked at for it.
 LOOK = 0.25
 # Of the looks, as many may find a rank running: threads of gloo wake up now and then.
@@ -142,20 +142,19 @@ class World:
         """The next message of each of some ranks.
 
         Raises:
-            Fault: a rank of the world died, or some were silent: at ``deadline``, `GRACE` after
-                the first of them had raised, or when all have been asleep for `STILL`.
+            Fault: a rank of the world died, or some were silent: at ``deadline``, or when all of
+                them have been asleep for `STILL`, or for `GRACE` if another had raised.
         """
         due = set(ranks)
         said: dict[int, Said] = {}
         raised: list[int] = []
-        until = deadline
         looks: list[_Look] = []
         while due:
-            left = until - time.monotonic()
-            for_ever = _asleep(looks)
+            left = deadline - time.monotonic()
+            for_ever = _asleep(looks, GRACE if raised else STILL)
             if left <= 0 or for_ever:
                 why = "every rank waits, and none works" if for_ever else "no answer in time"
-                if raised:
+                if for_ever and raised:
                     why = f"rank {min(raised)} raised, and others waited for it in a collective"
                 raise self._hung(why, due, said, raised)
             dead = []
@@ -170,7 +169,6 @@ class World:
                     due.discard(inbox.rank)
                     if isinstance(message, Raised):
                         raised.append(inbox.rank)
-                        until = min(until, time.monotonic() + GRACE)
             if dead:
                 raise self._crashed(*dead)
         return said
@@ -249,11 +247,11 @@ class _Look(NamedTuple):
     running: bool
 
 
-def _asleep(looks: Sequence[_Look]) -> bool:
-    """Whether the ranks have been asleep for `STILL`."""
-    if not looks or looks[-1].at - looks[0].at < STILL:
+def _asleep(looks: Sequence[_Look], seconds: float) -> bool:
+    """Whether the ranks have been asleep for so long."""
+    if not looks or looks[-1].at - looks[0].at < seconds:
         return False
-    recent = [look for look in looks if looks[-1].at - look.at <= STILL + LOOK]
+    recent = [look for look in looks if looks[-1].at - look.at <= seconds + LOOK]
     used = max(last - first for first, last in zip(recent[0].used, recent[-1].used, strict=True))
     awake = sum(look.running for look in recent)
     return used <= TICKS and awake <= AWAKE * len(recent)
