@@ -108,16 +108,24 @@ def test_a_rank_that_raises_while_others_wait_is_told_within_two_seconds(live: L
     assert len(before - set(live.ranks())) == 4
 
 
-def test_a_rank_killed_in_the_middle_of_a_question_is_told(live: Live) -> None:
-    """Signal and rank; the next question has a new world."""
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [("SIGKILL", "SIGKILL"), ("SIGSEGV", "SIGABRT or SIGSEGV"), ("SIGABRT", "SIGABRT or SIGSEGV")],
+)
+def test_a_rank_killed_in_the_middle_of_a_question_is_told(
+    live: Live, sent: str, told: str
+) -> None:
+    """Rank and signal, of those by which memory that was overwritten ends either; a new world."""
     fresh = msgspec.structs.replace(LONG, fresh=True)
     before = set(live.ranks())
     live.send(fresh)
     ranks = _new(live, before, 4)
     time.sleep(0.4)
-    os.kill(ranks[2], signal.SIGKILL)
+    os.kill(ranks[2], signal.Signals[sent])
     answer = live.hear()
-    assert answer.end == Crashed("a rank died: SIGKILL", 2)
+    assert isinstance(answer.end, Crashed)
+    assert (answer.end.how, answer.end.rank) == (f"a rank died: {told}", 2)
+    assert answer.end.output.startswith(f"rank 2: {sent}\n")
     assert answer.seen == ()
     assert set(live.ranks()) == before
     right(live.ask(SIMPLE)["y"], LINE, "R", [8], "float32")

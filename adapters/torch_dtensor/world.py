@@ -206,9 +206,12 @@ class World:
         fates = {rank: child.fate(self._pids[rank], DYING) for rank in sorted(dead)}
         # Of several, one that was killed is likelier the cause than one that left.
         rank = min(fates, key=lambda rank: (not fates[rank].startswith("SIG"), rank))
-        # Where several die of one fault, which of them is found dead first is chance.
-        how = f"a rank died: {fates[rank]}"
-        return Fault(Crashed(how, rank, child.printed_since(self._printed)))
+        # Where several die of one fault, which of them is found dead first is chance, and so is
+        # how memory that was overwritten ends them: malloc aborts, or the next access faults.
+        how = "SIGABRT or SIGSEGV" if fates[rank] in ("SIGABRT", "SIGSEGV") else fates[rank]
+        ends = "".join(f"rank {rank}: {fate}\n" for rank, fate in fates.items())
+        printed = ends + child.printed_since(self._printed)
+        return Fault(Crashed(f"a rank died: {how}", rank, printed))
 
     def _hung(
         self, why: str, silent: set[int], said: dict[int, Said], raised: Sequence[int] = ()
