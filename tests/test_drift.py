@@ -17,6 +17,7 @@ from adapters.answer import Answer, Collective, Crashed, Done, Hung, Observed, R
 from adapters.interface import Default
 from cases.arrays import Array, pack, unpack
 from cases.model import Foreign, Layout
+from reports import __main__ as command_line
 from reports.drift import page_html, page_markdown, shelf
 from reports.drift.case import stretches, told
 from reports.drift.changes import differences, hidden, hides
@@ -402,20 +403,27 @@ def test_a_case_is_told_through_all_releases(tmp_path: Path) -> None:
     assert "  2.13.0–2.13.9  (not asked)" in told(folder, p.cases()["x4-r-to-s1"])
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--case", "x4-s0-to-s11"), "no case is called 'x4-s0-to-s11'; the nearest: x4-s0-to-s1"),
-        (("--finding", "nothing0"), "no finding is called 'nothing0'; the nearest"),
-    ],
-)
-def test_an_unknown_id_is_one_clear_error(words: tuple[str, ...], said: str) -> None:
+def test_an_unknown_case_is_one_clear_error() -> None:
     """Which names what is spelt most like it."""
-    command = [sys.executable, "-m", "reports", "drift", *words]
+    command = [sys.executable, "-m", "reports", "drift", "--case", "x4-s0-to-s11"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
+    said = "no case is called 'x4-s0-to-s11'; the nearest: x4-s0-to-s1"
     assert done.stderr.startswith(said)
     assert done.stderr.count("\n") == 1
+
+
+def test_an_unknown_finding_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So is a finding, of which it names one that there is."""
+    story = p.story(p.planted(tmp_path, p.seen("y", collectives=(GATHER,) * 7)))
+    monkeypatch.setattr(command_line, "told", lambda: (story,))
+    assert command_line.main(["drift", "--finding", "nothing0"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith("no finding is called 'nothing0'; the nearest: ")
+    assert err.split()[-1] in {one.id for one in story.findings}
 
 
 def test_the_command_line_tells_a_case() -> None:
