@@ -62,6 +62,12 @@ def page() -> str:
     return "\n".join(lines)
 
 
+def _counted(cases: int) -> str:
+    if not cases:
+        return "in an exhaustive run or a plan only"
+    return f"{cases} case{'s' if cases != 1 else ''}"
+
+
 def _told(entry: Entry, met: list[tuple[Judged, Verdict]]) -> list[str]:
     cases = {one.case.id for one, _ in met}
     versions = f", {entry.versions}" if str(entry.versions) else ""
@@ -69,7 +75,7 @@ def _told(entry: Entry, met: list[tuple[Judged, Verdict]]) -> list[str]:
         f"### {entry.id}",
         "",
         f"{entry.subject}{versions}: **{entry.observed}** ({entry.aspect}),"
-        f" {len(cases)} case{'s' if len(cases) != 1 else ''}. {entry.why}",
+        f" {_counted(len(cases))}. {entry.why}",
         "",
     ]
     if entry.link:

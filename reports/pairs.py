@@ -20,15 +20,16 @@ from typing import Any
 
 import msgspec
 
+from adapters.record import digest
 from adapters.registry import FRAMEWORKS, framework_of, subjects
 from cases.errors import BadInput
 from cases.ledger import LEDGER, load_ledger
 from cases.model import slug
 from reports import operators, plans
 from suites.judge import GONE
-from suites.pairs import BASE, Open, Tally, judged
+from suites.pairs import BASE, Open, Tally, chosen, judged
 from suites.ranges import Stand, stands
-from suites.shelf import find, load, release_of
+from suites.shelf import Shelf, find, load, release_of
 from suites.sources import RECORDS, public
 from suites.verdict import OUTCOMES
 
@@ -105,6 +106,23 @@ def _beside(torch: Iterable[str], of: Sequence[str]) -> str:
     if not found or len(found) == len(of):
         return ""
     return f" beside {BASE} {', '.join(found)}"
+
+
+def otherwise_asked(shelf: Shelf, pattern: str) -> list[str]:
+    """Records that lack questions of the present catalogue, or have them in other words."""
+    due = {case.id: digest(case.question) for case in chosen(pattern)}
+    lines = []
+    for name, records in shelf.items():
+        for one in records:
+            other = [
+                id for id, wanted in due.items()
+                if (line := one.lines.get(id)) is None or line.digest != wanted
+            ]  # fmt: skip
+            if other:
+                who = f"    {name} {release_of(one)}: {len(other):,} of {len(due):,} questions"
+                lines.append(f"{who}, such as {slug(other[0])}")
+    head = "not recorded, or asked in other words than today's, and so not comparable:"
+    return [head, *lines, ""] if lines else []
 
 
 def told(stand: Stand, of_torch: Sequence[str]) -> list[str]:
@@ -234,7 +252,8 @@ def main(words: Sequence[str]) -> int:
     began = time.monotonic()
     try:
         paths = find(given.folder)
-        releases = {name: [release_of(one) for one in shelf] for name, shelf in load(paths).items()}
+        shelf = load(paths)
+        releases = {name: [release_of(one) for one in of] for name, of in shelf.items()}
         tally = judged(paths, LEDGER, pattern=given.case, live=given.live, progress=_progress)
     except BadInput as error:
         print(error, file=sys.stderr)
@@ -256,6 +275,7 @@ def main(words: Sequence[str]) -> int:
     if not given.ledger:
         for name in FRAMEWORKS:
             lines += matrix(tally, releases, name) if name != BASE else []
+    lines += otherwise_asked(shelf, given.case)
     lines += ["not known to the ledger:", *(unexplained(tally, releases) or ["none"]), ""]
     lines.append("ledger:" if given.ledger else "entries whose range is not exact:")
     shown = entries if given.ledger else inexact

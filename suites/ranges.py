@@ -45,6 +45,9 @@ class Stand(msgspec.Struct, frozen=True):
     def exact(self) -> bool:
         """Whether its range is what it should be."""
         within, due = {*self.within}, {*self.holds, *self.elsewhere}
+        if not within and not due:
+            # There is no record of a release that it is about.
+            return True
         if not due or not due <= within:
             return False
         if not self.holds and (self.entry.rule or not self.fails):

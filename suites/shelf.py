@@ -15,7 +15,7 @@ from adapters import record
 from adapters.record import Record
 from adapters.registry import FRAMEWORKS
 from cases.errors import Where
-from suites.sources import public
+from suites.sources import public, record_path
 
 # Records by framework.
 Shelf = Mapping[str, Sequence[Record]]
@@ -32,7 +32,9 @@ def find(folder: Path) -> Paths:
         BadInput: there is none.
     """
     found = []
-    for path in folder.iterdir() if folder.is_dir() else ():
+    if not folder.is_dir():
+        raise Where(str(folder)).bad("no folder", "a folder of records")
+    for path in folder.iterdir():
         match = _NAME.fullmatch(path.name)
         if match and match[1] in FRAMEWORKS and (release := _version(match[2])):
             found.append((match[1], release, path))
@@ -54,13 +56,14 @@ def load(paths: Paths) -> dict[str, list[Record]]:
     """Records by framework, in the order given.
 
     Raises:
-        BadInput: one cannot be read, or two are of one release.
+        BadInput: one cannot be read, or is of another release than its name says.
     """
     shelf: dict[str, list[Record]] = {name: [] for name in FRAMEWORKS}
     for name, path in paths:
         one = record.load(path, name, FRAMEWORKS[name].subjects)
-        if release_of(one) in map(release_of, shelf[name]):
-            raise Where(str(path)).bad(f"a second record of {name} {release_of(one)}", "one")
+        due = record_path(path.parent, name, release_of(one)).name
+        if path.name != due:
+            raise Where(str(path)).bad(f"a record of {name} {release_of(one)}", f"{due} for it")
         shelf[name].append(one)
     return shelf
 

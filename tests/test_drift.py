@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from adapters import record
 from adapters.answer import Answer, Collective, Crashed, Done, Hung, Observed, Refused, Unsupported
 from adapters.interface import Default
 from cases.arrays import Array, pack, unpack
@@ -28,6 +29,7 @@ from reports.drift.pair import Pair
 from reports.drift.patterns import counts, fired, moved, skeleton
 from reports.drift.tables import spans
 from reports.judged import ledger
+from suites.sources import record_path
 from tests import planted as p
 from tests.runs import ROOT
 
@@ -401,6 +403,23 @@ def test_a_case_is_told_through_all_releases(tmp_path: Path) -> None:
     (one,) = stretches(p.cases()[p.MOVE], records, "torch")
     assert one.releases == ("2.13.0",) * 3
     assert "  2.13.0–2.13.9  (not asked)" in told(folder, p.cases()["x4-r-to-s1"])
+
+
+def test_an_answer_that_begins_later_is_told_whole(tmp_path: Path) -> None:
+    """Where the release before was stopped, all that the next one says of a result is new."""
+    own, case = p.kept("torch"), p.cases()[p.MOVE]
+    good = own.kept(p.MOVE)
+    stopped = tuple(
+        msgspec.structs.replace(one, end=Refused("E", "no", "y"), seen=one.seen[:1]) for one in good
+    )
+    for release, given in ((p.OLDER["torch"], stopped), (p.NEWER["torch"], good)):
+        hello = msgspec.structs.replace(own.hello(), release=release)
+        record.write(record_path(tmp_path, "torch", release), hello, [(case.question, given)])
+    story = told(tmp_path, case)
+    at = story.index("      after   an answer")
+    assert story[at + 1].startswith("    y  float32[8, 8]  [S(1)]  =  P(None, 'x')")
+    assert "      fires all-gather(x) of 64 B" in story[at:]
+    assert not any(line.startswith("    x  ") for line in story[at:])
 
 
 def test_an_unknown_case_is_one_clear_error() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -214,14 +215,18 @@ def test_records_are_found_by_release_and_nothing_else_is(folder: Path, tmp_path
     ]  # fmt: skip
     with pytest.raises(BadInput, match="found no record, wanted a folder of records"):
         find(tmp_path)
+    with pytest.raises(BadInput, match="found no folder, wanted a folder of records"):
+        find(tmp_path / "none")
 
 
-def test_two_records_of_one_release_are_refused(tmp_path: Path) -> None:
+def test_a_record_under_another_name_is_refused(tmp_path: Path) -> None:
     """A copy under another name would be counted as a release."""
     written(tmp_path, "torch", "2.13.0", "", set())
     for name in ("torch-2.13.0.jsonl", "torch-2.13.0.values.xz"):
         (tmp_path / name.replace("2.13.0", "2.13.1")).write_bytes((tmp_path / name).read_bytes())
-    with pytest.raises(BadInput, match="found a second record of torch"):
+    with pytest.raises(
+        BadInput, match=r"2.13.1.jsonl.*found a record of torch 2.13.0, wanted torch-2.13.0.jsonl"
+    ):
         load(find(tmp_path))
 
 
@@ -269,6 +274,23 @@ def test_the_command_tells_of_every_pair(
         for (torch, jax), n in told.items()
     )
     assert {one["verdict"]["case"] for one in data["divergences"]} == {CHANGED}
+
+
+def test_the_command_tells_which_records_were_asked_otherwise(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line of another question is compared with nothing, and says so."""
+    shutil.copytree(folder, tmp_path / "other")
+    path = tmp_path / "other" / "jax-0.10.2.jsonl"
+    own = BY_ID[CHANGED].question
+    path.write_text(path.read_text().replace(record.digest(own), "0" * 16))
+    command.main([str(folder), "--case", CHANGED])
+    assert "asked in other words" not in capsys.readouterr().out
+    command.main([str(path.parent), "--case", CHANGED])
+    lines = capsys.readouterr().out.splitlines()
+    (at,) = (n for n, line in enumerate(lines) if "asked in other words" in line)
+    assert lines[at + 1] == f"    jax 0.10.2: 1 of 1 questions, such as {CHANGED}"
+    assert lines[at + 2] == ""
 
 
 def test_the_command_refuses_what_is_no_folder_of_records(

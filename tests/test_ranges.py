@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from adapters.registry import subjects
+from adapters.registry import framework_of, subjects
 from cases.catalogue import family
-from cases.ledger import LEDGER, Entry, Named, load_ledger
+from cases.ledger import LEDGER, Entry, Named, applies, load_ledger
 from reports.pairs import elsewhere, told
 from suites.pairs import Stood, Tally, count, in_force
 from suites.ranges import Stand, specifier, stands
 from suites.shelf import find, load
-from suites.sources import pinned
+from suites.sources import RECORDS, pinned
 from tests.test_pairs import written
 
 TORCH = (
@@ -115,6 +115,16 @@ def test_a_rule_is_exact_from_where_it_first_shows_to_where_it_last_does(
     """In any case at all; between the two it need not show."""
     found = stand(entry(versions, rule=True), dict(zip(FOUR, stood, strict=True)))
     assert (found.exact, found.suggested) == (exact, suggested)
+
+
+def test_an_entry_of_releases_without_a_record_is_none_of_these_records_business() -> None:
+    """A folder of a few records says nothing of the others; the project's own has them all."""
+    assert stand(entry("<2"), {}).exact
+    assert not stand(entry("<2"), {FOUR[0]: HELD}).exact
+    kept = [path.name.removesuffix(".jsonl").split("-") for _, path in find(RECORDS)]
+    for one in load_ledger(LEDGER, subjects()):
+        own = [release for name, release in kept if name == framework_of(one.subject)]
+        assert any(applies(one, release) for release in own), one.id
 
 
 def test_what_only_a_sweep_or_a_plan_needs_is_exact() -> None:

@@ -74,8 +74,10 @@ def told(folder: Path, case: Case) -> list[str]:
         releases = [release_of(one) for one in records]
         for subject in dict.fromkeys(s for one in records for s in one.header.subjects):
             lines += ["", subject]
+            before: Answer | None = None
             for stretch in stretches(case, records, subject):
-                lines += _stretch(case, releases, stretch)
+                lines += _stretch(case, releases, stretch, before)
+                before = stretch.answer
     return lines
 
 
@@ -86,10 +88,11 @@ def _asked(case: Case) -> list[str]:
     if question.recipe is not None:
         lines.append(f"  recipe {question.recipe.name}")
     lines += [f"  {mesh_said(step)}" for step in question.mesh_steps]
-    lines += [
-        f"  {one.name}: {one.dtype}{list(one.shape)}  {both(one.layout, mesh_of(case, one.name))}"
-        for one in question.inputs
-    ]
+    for one in question.inputs:
+        at = both(one.layout, mesh_of(case, one.name))
+        lines.append(f"  {one.name}: {one.dtype}{list(one.shape)}  {at}")
+        if one.value is not None:
+            lines.append(f"    {show(one.value, _MOST)}")
     return lines + [f"  {step_said(step, mesh_of(case, step.result))}" for step in question.steps]
 
 
@@ -135,7 +138,9 @@ def _alone(case: Case, kept: Record, subject: str) -> Stretch:
     return Stretch(release, answer, note="not the same in every run" * (subject in row.unstable))
 
 
-def _stretch(case: Case, releases: Sequence[str], stretch: Stretch) -> Iterable[str]:
+def _stretch(
+    case: Case, releases: Sequence[str], stretch: Stretch, before: Answer | None
+) -> Iterable[str]:
     note = f"  ({stretch.note})" if stretch.note else ""
     yield f"  {spans(releases, stretch.releases)}{note}"
     if stretch.answer is None:
@@ -148,9 +153,11 @@ def _stretch(case: Case, releases: Sequence[str], stretch: Stretch) -> Iterable[
         pattern = "" if change.kind in ("refusal", "support") else change.pattern
         what = ": ".join(filter(None, (change.step, pattern)))
         yield f"    {change.kind}{silent}  {what}".rstrip()
-        for before, after in ((change.before, change.after), *change.counts):
-            yield f"      before  {before}"
-            yield f"      after   {after}"
+        for old, new in ((change.before, change.after), *change.counts):
+            yield f"      before  {old}"
+            yield f"      after   {new}"
+    if stretch.changes and before is not None:
+        yield from (f"    {line}" for line in _begun(case, before, stretch.answer))
     for step in stretch.unseen:
         yield f"    not seen  collectives of {step or 'the program'}, in one of the two"
 
@@ -162,6 +169,16 @@ def whole(case: Case, answer: Answer) -> Iterable[str]:
     if answer.program is not None:
         yield f"the program fires {fired(answer.program)}"
     yield "done" if isinstance(answer.end, Done) else ending(answer.end)
+
+
+def _begun(case: Case, before: Answer, answer: Answer) -> Iterable[str]:
+    """What an answer says of results that the one before did not come to."""
+    reached = {seen.name for seen in before.seen}
+    for seen in answer.seen:
+        if seen.name not in reached:
+            yield from _seen(case, seen)
+    if before.program is None and answer.program is not None:
+        yield f"the program fires {fired(answer.program)}"
 
 
 def _seen(case: Case, seen: Observed) -> Iterable[str]:

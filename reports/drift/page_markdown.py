@@ -42,8 +42,9 @@ def page(stories: Sequence[Story], known: Mapping[str, Case], ledger: Sequence[E
         "",
         "Changes that are alike are one finding, shown by the smallest case that has it: fewest"
         " devices, then steps, then elements. *Silent* is a value, a layout or a count that changed"
-        " in a program that ran to its end in both releases: nothing told its user. Kinds, gravest"
-        " first:",
+        " in a program that ran to its end in both releases: nothing told its user. Within a kind"
+        " silent findings come first, then numbers that were right and are wrong, those that were"
+        " wrong and are right last, then what is found in most cases. Kinds, gravest first:",
         "",
         *(f"- **{kind}**: {MEANS[kind]}" for kind in KINDS),
         "",
@@ -116,7 +117,8 @@ def _imports(stories: Sequence[Story]) -> list[str]:
     lines = [
         "## Since which release a public import works",
         "",
-        "Every public name that the records list and that is not in all of them, or warns in some.",
+        "Every public name that the records list and that is not in all of them, or warns in some,"
+        " with the first recorded release that has it: it may have come with one in between.",
         "",
     ]
     for story in stories:
