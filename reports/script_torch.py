@@ -282,7 +282,9 @@ def main(rank, store=None):
     return same
 
 if "RANK" in os.environ:
-    sys.exit(not main(int(os.environ["RANK"])))
+    same = main(int(os.environ["RANK"]))
+    dist.destroy_process_group()
+    sys.exit(not same)
 context = torch.multiprocessing.get_context("fork")
 with tempfile.TemporaryDirectory() as folder, context.Pool({count}) as pool:
     asked = [pool.apply_async(main, (rank, folder + "/store")) for rank in range({count})]"""

@@ -84,7 +84,7 @@ def test_a_child_dies_with_its_worker() -> None:
     worker = Worker("toy", "tests.toys.forked", SUBJECTS)
     child = process_of(worker.answer(question("one"))[0])
     worker.close()
-    for _ in range(100):
+    for _ in range(1000):
         if not os.path.exists(f"/proc/{child}"):
             return
         time.sleep(0.02)
