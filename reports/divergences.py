@@ -64,7 +64,8 @@ def page() -> str:
 
 def _counted(cases: int) -> str:
     if not cases:
-        return "in an exhaustive run or a plan only"
+        # One that reaches further back, or that an exhaustive run needs.
+        return "no case in these records that another entry does not name"
     return f"{cases} case{'s' if cases != 1 else ''}"
 
 

@@ -99,6 +99,8 @@ def test_a_rank_that_raises_while_others_wait_is_told_long_before_the_deadline(l
     answer = live.ask(LOPSIDED, 60)
     assert time.monotonic() - start < 30
     assert isinstance(answer.end, Hung)
+    # At the deadline there would be no answer in time.
+    assert answer.end.why == "rank 3 raised, and others waited for it in a collective"
     assert answer.end.step == "y"
     assert answer.end.raised.startswith("rank 3: RuntimeError: max(): Expected reduction dim")
     assert answer.end.stacks[3] == ""
