@@ -12,11 +12,18 @@ class Framework(msgspec.Struct, frozen=True):
     """One framework: the module with ``connect``, and the subjects it answers as.
 
     ``processes``: how many share the subjects between them, where one would leave a core idle.
+    ``executed``: subjects that execute a plan of the reference, and choose nothing themselves.
     """
 
     module: str
     subjects: tuple[str, ...]
     processes: int = 1
+    executed: tuple[str, ...] = ()
+
+    @property
+    def choosing(self) -> tuple[str, ...]:
+        """The subjects that are the framework's own ways to run a program."""
+        return tuple(one for one in self.subjects if one not in self.executed)
 
 
 FRAMEWORKS = {
@@ -26,6 +33,7 @@ FRAMEWORKS = {
         ("jax/jit", "jax/explicit", "jax/shard_map:implied", "jax/shard_map:cheapest"),
         # XLA compiles on one core, and compiling is nearly all that its routes do.
         processes=2,
+        executed=("jax/shard_map:implied", "jax/shard_map:cheapest"),
     ),
 }
 
@@ -41,3 +49,8 @@ def framework_of(subject: str) -> str:
         if subject in row.subjects:
             return name
     raise KeyError(subject)
+
+
+def executes_plan(subject: str) -> bool:
+    """Whether a subject executes a plan of the reference, and chooses nothing itself."""
+    return any(subject in row.executed for row in FRAMEWORKS.values())

@@ -1,27 +1,131 @@
-"""Is an answer sound, right, and the same as another's? One pure function per aspect.
+"""Is an answer sound, right, and the same as another's? One row for each thing that is asked.
 
-Each takes what was asked and what was answered and gives findings; none knows the ledger,
-a record or how an adapter works. Collectives have a module of their own.
+`TENSORS` asks about one input or result, `BESIDE` about the same input or result in two frameworks.
+A row names the fields that it looks at. One guard, `ask`, says *missing* where a route promised a
+field and does not show it; what was never promised is *not comparable*, with the reason. Knows no
+ledger and no record. Collectives have a module of their own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 from numpy.typing import NDArray
 
-from adapters.answer import Answer, Crashed, Done, End, Hung, Observed, Refused, Unsupported, ending
+from adapters.answer import Answer, Done, Observed, Refused, Unsupported, ending
 from adapters.reference.meshes import observe as observe_meshes
-from adapters.reference.values import join
+from adapters.reference.values import cut, join
+from adapters.registry import executes_plan
 from cases.arrays import Array, pack, unpack
-from cases.grids import homes
-from cases.layout import coordinate, coordinates, local_shape, offset, ranges, same, used
-from cases.model import Case, Foreign, Layout, Mesh, Tolerance
-from cases.notation import both
-from suites.truth import Truth
-from suites.values import EXACT, difference, show
-from suites.verdict import Aspect, Finding, agree, not_comparable
+from cases.layout import (
+    coordinates,
+    largest,
+    local_shape,
+    offset,
+    ranges,
+    same,
+    used,
+)
+from cases.ledger import Aspect
+from cases.model import Case, Layout, Mesh, Tolerance
+from suites import observation as seen_as
+from suites.local_steps import ran_on_shards
+from suites.observation import Missing, Observation, failed
+from suites.tensors import PLAIN, asked, bare, mesh_names, mesh_of, value_aspect
+from suites.truth import Truth, sampled_slopes
+from suites.values import EXACT, difference
+from suites.verdict import Finding, agree, differs, not_comparable
+
+
+class Context(msgspec.Struct, frozen=True):
+    """An answer to be judged: of which case, what is right, and what its route promised.
+
+    ``missing``: by input and result, the fields that the route promised and does not show.
+    ``asked``: by input and result, the layout that it has to have.
+    """
+
+    case: Case
+    answer: Answer
+    right: Truth
+    missing: Mapping[str, frozenset[str]] = {}
+    asked: Mapping[str, Layout] = {}
+
+    @property
+    def tensors(self) -> Iterator[Observed]:
+        """What was seen of inputs and results, without the derived meshes."""
+        meshes = mesh_names(self.case)
+        return (one for one in self.answer.seen if one.name.partition("/")[0] not in meshes)
+
+    def find(self, name: str) -> Observed | None:
+        """What was seen of ``name``, if anything was."""
+        return next((one for one in self.answer.seen if one.name == name), None)
+
+    @property
+    def dry(self) -> bool:
+        """Whether the question has no data."""
+        return self.case.question.mode == "plan"
+
+
+def context(
+    case: Case, answer: Answer, right: Truth, lacking: Mapping[str, frozenset[str]]
+) -> Context:
+    """The context of an answer. ``lacking``: by name, the fields that are promised and absent."""
+    return Context(case, answer, right.beside(answer), lacking, asked(case))
+
+
+Look = Callable[[Context, Observed], Finding | None]
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One thing that is asked of an input or result.
+
+    ``shows``: the fields of an `Observed` that it looks at. ``look``: the finding, if there is one.
+    ``when``: whether it is asked at all.
+    """
+
+    aspect: Aspect
+    shows: tuple[str, ...]
+    look: Look
+    when: Callable[[Context, Observed], bool] = lambda context, seen: True
+
+
+def ask(context: Context, row: Row, seen: Observed) -> Finding | None:
+    """What a row says of a tensor, or that the answer lacks what the route promised."""
+    if not row.when(context, seen):
+        return None
+    lacking = context.missing.get(seen.name, frozenset())
+    for field in row.shows:
+        if field in lacking:
+            aspect = row.aspect
+            if aspect == "global":
+                aspect = value_aspect(context.case, seen.name)
+            return differs(seen.name, aspect, Missing(field))
+    return row.look(context, seen)
+
+
+def has_shards(seen: Observed) -> bool:
+    """Whether some shard is shown, or in a dry run its shape."""
+    return seen.local is not None or any(one is not None for one in seen.shards or ())
+
+
+def tensors(context: Context, rows: tuple[Row, ...]) -> list[Finding]:
+    """What these rows say of everything that was seen, and of what was not seen and should be."""
+    found = [
+        finding
+        for seen in context.tensors
+        for row in rows
+        if (finding := ask(context, row, seen)) is not None
+    ]
+    if isinstance(context.answer.end, Done):
+        names = {seen.name for seen in context.answer.seen}
+        for name in context.case.question.check:
+            unsharded = context.dry and name.startswith(PLAIN)
+            if name not in names and name not in mesh_names(context.case) and not unsharded:
+                aspect = value_aspect(context.case, name)
+                found.append(differs(name, aspect, Missing("result")))
+    return found
 
 
 def twice(allowed: Tolerance) -> Tolerance:
@@ -29,171 +133,102 @@ def twice(allowed: Tolerance) -> Tolerance:
     return msgspec.structs.replace(allowed, rtol=2 * allowed.rtol, atol=2 * allowed.atol)
 
 
-def mesh_of(case: Case, name: str) -> Mesh:
-    """The mesh that an input or result sits on, whose positions its shards are listed by."""
-    return homes(case.question).get(name, case.question.mesh)
+def whole(case: Case, seen: Observed) -> tuple[Array, ...] | None:
+    """The global value as materialised, else what the shards join to; None if neither is there."""
+    if seen.full:
+        return seen.full
+    layout, mesh = seen.layout, mesh_of(case, seen.name)
+    shards = [unpack(one) for one in seen.shards or () if one is not None]
+    if not isinstance(layout, Layout) or len(shards) < mesh.size or layout.ndim != len(seen.shape):
+        return None
+    held = ranges(mesh, layout, seen.shape)
+    if any(shard.shape != local_shape(spans) for shard, spans in zip(shards, held)):
+        return None
+    if any(op == "avg" for _, op in layout.partial) and shards[0].dtype.kind in "biu":
+        return None
+    return (pack(join(mesh, layout, shards, seen.shape)),)
 
 
-def place(mesh: Mesh, position: int) -> str:
-    """A mesh position in words: device and coordinate."""
-    where = ", ".join(f"{axis}={index}" for axis, index in coordinate(mesh, position).items())
-    return f"device {mesh.devices[position]} ({where})"
+# ---- how it ended ------------------------------------------------------------------------------
 
 
-def said(layout: Layout | Foreign | None, mesh: Mesh) -> str:
-    """A reported layout in both notations."""
-    if layout is None:
-        return "no layout"
-    return layout.text if isinstance(layout, Foreign) else both(layout, mesh)
+def end(context: Context) -> Finding:
+    """The one line about how an answer ended."""
+    case, end = context.case, context.answer.end
+    wanted = case.expectation.refused
+    if isinstance(end, Refused) and wanted and end.step == wanted:
+        return agree(end.step, "ending", why="the step is wrong, and a refusal is the right answer")
+    if isinstance(end, Unsupported):
+        return not_comparable(end.step or None, "ending", end.why, got=ending(end))
+    observed = failed(end)
+    if observed is None:
+        return agree(None, "ending")
+    step = getattr(end, "step", "") or None
+    return differs(step, "ending", observed)
 
 
-def observed_end(end: End) -> str:
-    """How an answer ended, in the ledger's words; "" if it ran to its end or has no such thing."""
-    match end:
-        case Refused(error):
-            return f"refused: {error}"
-        case Crashed():
-            return "crashed"
-        case Hung():
-            return "hung"
-        case Done() | Unsupported():
-            return ""
+# ---- one tensor --------------------------------------------------------------------------------
 
 
-def value_aspect(case: Case, step: str | None) -> Aspect:
-    """The aspect that judges a step: "gradients" or "meshes" where it makes one, else "global"."""
-    plain = (step or "").removesuffix("/full")
-    if plain in mesh_names(case):
-        return "meshes"
-    grads = {one.result for one in case.question.steps if one.op == "grad"}
-    return "gradients" if plain in grads else "global"
-
-
-def mesh_names(case: Case) -> frozenset[str]:
-    """What the mesh steps make, which is judged in an aspect of its own."""
-    return frozenset(step.result for step in case.question.mesh_steps)
-
-
-def of_tensors(case: Case, answer: Answer) -> Answer:
-    """An answer without what it says of derived meshes."""
-    names = mesh_names(case)
-    if not names:
-        return answer
-    kept = tuple(seen for seen in answer.seen if seen.name.partition("/")[0] not in names)
-    return msgspec.structs.replace(answer, seen=kept)
-
-
-def missing(
-    case: Case, answer: Answer, aspect: Aspect, against: str = "reference"
-) -> list[Finding]:
-    """Findings for the checked names that an answer did not reach.
-
-    A refusal, a crash or a hang is a divergence of the global result at the step at fault; in
-    every other aspect, and at later steps, there is nothing to compare.
-    """
-    if isinstance(answer.end, Done):
-        return []
-    seen = {observed.name for observed in answer.seen} | mesh_names(case)
-    absent = [name for name in case.question.check if name not in seen]
-    if not absent and not mesh_names(case):
-        absent = [case.question.check[-1]]
-    why = ending(answer.end)
-    findings = []
-    kind = observed_end(answer.end)
-    if aspect == "global" and kind:
-        step = getattr(answer.end, "step", "") or (absent or case.question.check)[0]
-        if step == case.expectation.refused and isinstance(answer.end, Refused):
-            return [agree(step, "meshes", why=why)]
-        asks = value_aspect(case, step)
-        findings.append(Finding(step, asks, against, "divergence", kind, "an answer", why, ""))
-        absent = [name for name in absent if name != step]
-    return findings + [not_comparable(name, aspect, why, against, why) for name in absent]
-
-
-def soundness(case: Case, answer: Answer, right: Truth) -> list[Finding]:
+def soundness(context: Context, seen: Observed) -> Finding | None:
     """Does an answer agree with itself?
 
     Every rank reports the same; shards are the slices of the answer's own global value that its
     own layout implies, pending reductions lead to it, offsets are those of the slices.
     """
-    noticed = [("counters disagree", "counters that agree", one) for one in answer.complaints] + [
-        ("ranks differ", "one end on all ranks", one) for one in answer.apart
-    ]
-    findings = [Finding(None, "soundness", "reference", "divergence", *texts) for texts in noticed]
-    for seen in answer.seen:
-        mesh = mesh_of(case, seen.name)
-        found = _unsound(mesh, seen, twice(right.allowed.get(seen.name, EXACT)))
-        if found is not None:
-            findings.append(found)
-        elif not isinstance(seen.layout, Layout):
-            why = "no layout reported" if seen.layout is None else "a layout of its own kind"
-            findings.append(
-                not_comparable(seen.name, "soundness", why, got=said(seen.layout, mesh))
-            )
-        elif seen.shards is None or not seen.full:
-            findings.append(not_comparable(seen.name, "soundness", "no shards or no global value"))
-        else:
-            findings.append(agree(seen.name, "soundness"))
-    return findings + missing(case, answer, "soundness")
+    found = _unsound(context, seen)
+    if found is not None:
+        return differs(seen.name, "soundness", found, why="the answer contradicts itself")
+    if not isinstance(seen.layout, Layout):
+        why = "no layout reported" if seen.layout is None else "a layout of another kind"
+        return not_comparable(seen.name, "soundness", why)
+    if seen.local is None and not (seen.full and has_shards(seen)):
+        return not_comparable(seen.name, "soundness", "no shards or no global value")
+    return agree(seen.name, "soundness")
 
 
-def _unsound(mesh: Mesh, seen: Observed, allowed: Tolerance) -> Finding | None:
-    def wrong(observed: str, wanted: str, got: str, where: str = "") -> Finding:
-        return Finding(
-            seen.name, "soundness", "reference", "divergence", observed, wanted, got,
-            "the answer contradicts itself", where,
-        )  # fmt: skip
-
+def _unsound(context: Context, seen: Observed) -> Observation | None:
+    mesh, layout = mesh_of(context.case, seen.name), seen.layout
     if seen.disagreements:
-        return wrong("ranks differ", "one report from all ranks", "; ".join(seen.disagreements))
-    apart = [p for p, full in enumerate(seen.full) if full != seen.full[0]]
-    if apart:
-        p = apart[0]
-        return wrong(
-            "ranks differ", f"{show(seen.full[0])} as on {place(mesh, 0)}",
-            f"{show(seen.full[p])} on {place(mesh, p)}", place(mesh, p),
-        )  # fmt: skip
-    layout = seen.layout
-    if not isinstance(layout, Layout) or seen.shards is None or not seen.full:
+        return seen_as.RanksDiffer(seen.disagreements)
+    for position, full in enumerate(seen.full):
+        if full != seen.full[0]:
+            return seen_as.RanksDiffer((), position, seen.full[0], full)
+    if not isinstance(layout, Layout):
         return None
     if layout.ndim != len(seen.shape):
-        return wrong("wrong layout", f"a layout of {len(seen.shape)} dims", said(layout, mesh))
+        return seen_as.WrongLayout(Layout(((),) * len(seen.shape)), layout)
+    if seen.local is not None:
+        due = largest(mesh, layout, seen.shape)
+        return None if seen.local == due else seen_as.WrongShard(0, due, seen.local)
     held = ranges(mesh, layout, seen.shape)
-    present = [(p, shard) for p, shard in enumerate(seen.shards) if shard is not None]
+    present = [(p, shard) for p, shard in enumerate(seen.shards or ()) if shard is not None]
     for p, shard in present:
         if shard.shape != local_shape(held[p]):
-            wanted = f"local shape {list(local_shape(held[p]))} under {said(layout, mesh)}"
-            return wrong("wrong shard", wanted, str(list(shard.shape)), place(mesh, p))
-    for p, where in enumerate(seen.offsets or ()):
-        # Where a shard of nothing begins is nobody's business.
-        if where not in (None, offset(held[p])) and 0 not in local_shape(held[p]):
-            wanted, got = str(list(offset(held[p]))), str(list(where or ()))
-            return wrong("wrong offset", wanted, got, place(mesh, p))
+            return seen_as.WrongShard(p, local_shape(held[p]), shard.shape)
+    for p, begins in enumerate(seen.offsets or ()):
+        # It means nothing where a shard without elements begins.
+        if begins not in (None, offset(held[p])) and 0 not in local_shape(held[p]):
+            return seen_as.WrongOffset(p, offset(held[p]), begins or ())
+    if not seen.full or seen.shards is None:
+        return None
     full = unpack(seen.full[0])
     if full.shape != seen.shape:
-        return wrong("wrong value", f"shape {list(seen.shape)}", f"{list(full.shape)}")
+        return seen_as.WrongShape(seen.shape, full.shape)
     if layout.partial:
-        if len(present) < mesh.size:
-            return None
-        return _unpaid(mesh, layout, seen, full, allowed, wrong)
+        allowed = twice(context.right.allowed.get(seen.name, EXACT))
+        return _unpaid(mesh, layout, seen, full, allowed) if len(present) == mesh.size else None
     for p, shard in present:
         own = pack(full[tuple(slice(*span) for span in held[p])])
-        if (off := difference(own, shard, EXACT)) is not None:
-            return wrong(
-                "wrong shard", f"{show(own)}, the slice of its own global value", show(shard),
-                f"{place(mesh, p)}: {off}",
-            )  # fmt: skip
+        if difference(own, shard, EXACT) is not None:
+            return seen_as.WrongShard(p, own, shard)
     return None
 
 
 def _unpaid(
-    mesh: Mesh,
-    layout: Layout,
-    seen: Observed,
-    full: NDArray[Any],
-    allowed: Tolerance,
-    wrong: Any,
-) -> Finding | None:
+    mesh: Mesh, layout: Layout, seen: Observed, full: NDArray[Any], allowed: Tolerance
+) -> Observation | None:
+    """Whether the addends beside some device do not reduce to the global value."""
     shards = [unpack(shard) for shard in seen.shards or () if shard is not None]
     if any(op == "avg" for _, op in layout.partial) and full.dtype.kind in "biu":
         return None
@@ -203,186 +238,235 @@ def _unpaid(
         if any(index and axis in named for axis, index in where.items()):
             continue
         total = pack(join(mesh, layout, shards, seen.shape, p))
-        if (off := difference(total, pack(full), allowed)) is not None:
-            found: Finding = wrong(
-                "wrong shard", f"{show(total)}, what addends beside {place(mesh, p)} reduce to",
-                show(pack(full)), off,
-            )  # fmt: skip
-            return found
+        if difference(total, pack(full), allowed) is not None:
+            return seen_as.WrongValue(total, pack(full), p, allowed)
     return None
 
 
-def global_(case: Case, answer: Answer, right: Truth) -> list[Finding]:
-    """Is the global result right? Held against the case's own right value or the reference's."""
-    findings = missing(case, answer, "global")
-    for seen in answer.seen:
-        wanted, aspect = right.values.get(seen.name), value_aspect(case, seen.name)
-        if wanted is None or not seen.full or seen.name in right.own:
-            why = "no right value" if wanted is None else "no global value"
-            if seen.name in right.own:
-                why = "random numbers, each framework's own"
-            findings.append(not_comparable(seen.name, aspect, why))
-            continue
-        for position, got in enumerate(seen.full):
-            off = difference(wanted, got, right.allowed.get(seen.name, EXACT))
-            if off is not None:
-                rank = (
-                    place(mesh_of(case, seen.name), position)
-                    if len(seen.full) > 1
-                    else "every rank"
-                )
-                findings.append(
-                    Finding(seen.name, aspect, "reference", "divergence", "wrong value",
-                            show(wanted), show(got), right.doubt(seen.name), f"on {rank}: {off}")
-                )  # fmt: skip
-                break
-        else:
-            findings.append(agree(seen.name, aspect))
-    return findings
+def value(context: Context, seen: Observed) -> Finding | None:
+    """Is the global value right? Held against the case's own right value or the reference's."""
+    case, right, name = context.case, context.right, seen.name
+    aspect = value_aspect(case, name)
+    if name in right.own:
+        return not_comparable(name, aspect, "random numbers are each framework's own")
+    typed = right.typed.get(name)
+    # torch shows the shape of a shard of what is no DTensor.
+    if typed is not None and not (context.dry and seen.layout is None and seen.local == seen.shape):
+        if seen.dtype != typed.dtype:
+            return differs(name, aspect, seen_as.WrongDtype(typed.dtype, seen.dtype))
+        if seen.shape != typed.shape and (seen.full or context.dry):
+            return differs(name, aspect, seen_as.WrongShape(typed.shape, seen.shape))
+    wanted, fulls = right.values.get(name), whole(case, seen)
+    if context.dry or (wanted is None and not name.startswith(PLAIN)):
+        why = "a dry run has no data" if context.dry else "no right value"
+        return not_comparable(name, aspect, why)
+    if wanted is None:
+        return _slopes(case, seen)
+    allowed = right.allowed.get(name, EXACT)
+    if fulls is None:
+        return _dealt(context, seen, wanted, allowed)
+    for position, got in enumerate(fulls):
+        if (off := _off(wanted, got, allowed)) is not None:
+            where = position if len(fulls) > 1 else None
+            observed = off if where is None else msgspec.structs.replace(off, position=where)
+            why = ran_on_shards(case, context.answer, seen) or right.doubt(name)
+            return differs(name, aspect, observed, why=why)
+    return agree(name, aspect)
 
 
-def stated(case: Case, answer: Answer) -> list[Finding]:
-    """Shards, offsets and layouts that the question asks for or the case states."""
-    findings = []
-    expected = case.expectation
-    asked: dict[str, Layout] = {given.name: given.layout for given in case.question.inputs}
-    asked |= {step.result: step.to for step in case.question.steps if step.to is not None}
-    asked |= expected.layouts
-    for seen in answer.seen:
-        mesh = mesh_of(case, seen.name)
-        if seen.name in asked and seen.layout is not None:
-            wanted = asked[seen.name]
-            fits = isinstance(seen.layout, Layout) and seen.layout.ndim == wanted.ndim
-            if fits and same(mesh, wanted, seen.layout, seen.shape):  # type: ignore[arg-type]
-                findings.append(agree(seen.name, "layout"))
-            else:
-                findings.append(
-                    Finding(seen.name, "layout", "reference", "divergence", "layout: not as asked",
-                            said(wanted, mesh), said(seen.layout, mesh))
-                )  # fmt: skip
-        for kind, wanted_all, got_all in (
-            ("wrong shard", expected.shards.get(seen.name), seen.shards),
-            ("wrong offset", expected.offsets.get(seen.name), seen.offsets),
-        ):
-            if wanted_all is not None:
-                findings.append(_stated_shards(mesh, seen.name, kind, wanted_all, got_all))
-    return findings
+def _off(wanted: Array, got: Array, allowed: Tolerance) -> seen_as.WrongValue | None:
+    if difference(wanted, got, allowed) is None:
+        return None
+    return seen_as.WrongValue(wanted, got, None, allowed)
 
 
-def meshes(case: Case, answer: Answer) -> list[Finding]:
-    """Does every device see the derived meshes as the reference does, or as the case says?
-
-    Its grid of devices, its coordinate, its group along each axis; and a mesh step that is
-    wrong has made none.
-    """
-    findings, mesh = [], case.question.mesh
-    names = mesh_names(case) & {*case.question.check}
-    for right in observe_meshes(case.question) if names else ():
-        base = right.name.partition("/")[0]
-        if base not in names:
-            continue
-        seen = _other(answer, right.name)
-        if seen is None or seen.shards is None:
-            if getattr(answer.end, "step", None) != right.name:
-                findings.append(not_comparable(right.name, "meshes", ending(answer.end)))
-            continue
-        assert right.shards is not None
-        wanted, doubt = case.expectation.meshes.get(right.name, right.shards), ""
-        if wanted != right.shards and (ours := right.shards[0]) is not None:
-            doubt = f"wanted is the case's own word; the reference has {show(ours)}"
-        found = _stated_shards(mesh, right.name, "wrong value", wanted, seen.shards)
-        if found.verdict == "agree" and right.offsets is not None:
-            found = _stated_shards(mesh, right.name, "wrong offset", right.offsets, seen.offsets)
-        findings.append(msgspec.structs.replace(found, aspect="meshes", why=doubt))
-    made = _other(answer, case.expectation.refused)
-    if made is not None:
-        got = show(made.shards[0]) if made.shards and made.shards[0] is not None else "a mesh"
-        findings.append(
-            Finding(made.name, "meshes", "reference", "divergence", "wrong value", "a refusal", got,
-                    "the step is wrong, and makes no mesh")
-        )  # fmt: skip
-    return findings
+def _slopes(case: Case, seen: Observed) -> Finding | None:
+    """Elements of an unsharded gradient of a recipe, against differences of the NumPy loss."""
+    found = sampled_slopes(case, seen)
+    aspect = value_aspect(case, seen.name)
+    if found is None:
+        return not_comparable(seen.name, aspect, "no right value")
+    wanted, got, allowed = found
+    off = _off(wanted, got, allowed)
+    return agree(seen.name, aspect) if off is None else differs(seen.name, aspect, off)
 
 
-def _stated_shards(
-    mesh: Mesh, name: str, kind: str, wanted: tuple[Any, ...], got: tuple[Any, ...] | None
-) -> Finding:
-    if got is None or all(one is None for one in got):
-        return not_comparable(name, "shards", "the route shows none")
-    for p, (one, other) in enumerate(zip(wanted, got, strict=True)):
-        if other is None or one == other:
-            continue
-        if isinstance(one, Array):
-            if (off := difference(one, other, EXACT)) is None:
-                continue
-            texts = show(one), show(other), f"{place(mesh, p)}: {off}"
-        else:
-            texts = str(list(one)), str(list(other)), place(mesh, p)
-        return Finding(name, "shards", "reference", "divergence", kind, *texts[:2], "", texts[2])
+def _dealt(context: Context, seen: Observed, wanted: Array, allowed: Tolerance) -> Finding | None:
+    """Shards of what has no global value, such as a parameter that no parallel plan took up."""
+    aspect, layout = value_aspect(context.case, seen.name), context.asked.get(seen.name)
+    if layout is None or layout.partial or seen.shards is None:
+        return not_comparable(seen.name, aspect, "neither a global value nor shards")
+    pieces = cut(mesh_of(context.case, seen.name), layout, unpack(wanted))
+    for position, (due, got) in enumerate(zip(map(pack, pieces), seen.shards)):
+        if got is not None and difference(due, got, allowed) is not None:
+            return differs(seen.name, aspect, seen_as.WrongShard(position, due, got))
+    return agree(seen.name, aspect)
+
+
+def as_asked(context: Context, seen: Observed) -> Finding | None:
+    """Is the layout the one that the case asks for, or that the parallel plan has?"""
+    wanted, mesh = context.asked[seen.name], mesh_of(context.case, seen.name)
+    if seen.layout is None:
+        return _shapes_as_asked(mesh, seen, wanted)
+    fits = isinstance(seen.layout, Layout) and seen.layout.ndim == wanted.ndim
+    if fits and same(mesh, wanted, seen.layout, seen.shape):  # type: ignore[arg-type]
+        return agree(seen.name, "layout")
+    return differs(seen.name, "layout", seen_as.WrongLayout(wanted, seen.layout))
+
+
+def _shapes_as_asked(mesh: Mesh, seen: Observed, wanted: Layout) -> Finding:
+    """The shapes of the shards of what reports no layout have to be those of the layout asked."""
+    held = [local_shape(one) for one in ranges(mesh, wanted, seen.shape)]
+    got = [None if one is None else one.shape for one in seen.shards or ()]
+    if seen.local is not None:
+        held, got = [largest(mesh, wanted, seen.shape)], [seen.local]
+    for position, (due, one) in enumerate(zip(held, got)):
+        if one is not None and one != due:
+            return differs(seen.name, "layout", seen_as.WrongShard(position, due, one))
+    return not_comparable(seen.name, "layout", "no layout reported")
+
+
+def stated(context: Context, seen: Observed) -> Finding | None:
+    """Are shards and offsets those that the case states?"""
+    said, name = context.case.expectation, seen.name
+    shards = zip(said.shards.get(name, ()), seen.shards or ())
+    for position, (wanted, got) in enumerate(shards):
+        if got is not None and difference(wanted, got, EXACT) is not None:
+            return differs(name, "shards", seen_as.WrongShard(position, wanted, got))
+    offsets = zip(said.offsets.get(name, ()), seen.offsets or ())
+    for position, (begins, ours) in enumerate(offsets):
+        if ours is not None and begins != ours:
+            return differs(name, "shards", seen_as.WrongOffset(position, begins, ours))
     return agree(name, "shards")
 
 
-def doubtful(case: Case, answer: Answer, right: Truth) -> frozenset[str | None]:
-    """The inputs and results of an answer that are wrong by themselves: nothing to hold against."""
-    answer = of_tensors(case, answer)
-    found = soundness(case, answer, right) + global_(case, answer, right)
-    return frozenset(finding.step for finding in found if finding.verdict == "divergence")
+def _states(context: Context, seen: Observed) -> bool:
+    said = context.case.expectation
+    return seen.name in said.shards or seen.name in said.offsets
 
 
-def shards(
-    case: Case,
-    ours: Answer,
-    theirs: Answer,
-    right: Truth,
-    doubt: frozenset[str | None] = frozenset(),
-) -> list[Finding]:
-    """Do two subjects hold the same shards, device by device, where their layouts are equal?
+TENSORS: tuple[Row, ...] = (
+    Row("soundness", ("layout", "shards", "offsets"), soundness,
+        lambda context, seen: not seen.name.startswith(PLAIN)),
+    Row("global", ("full", "dtype"), value),
+    Row("layout", ("layout",), as_asked, lambda context, seen: seen.name in context.asked),
+    Row("shards", ("shards",), stated, _states),
+)  # fmt: skip
 
-    ``theirs`` is the subject held against; ``doubt`` names where it is wrong itself.
+
+# ---- derived meshes ----------------------------------------------------------------------------
+
+
+def meshes(context: Context) -> list[Finding]:
+    """Does every device see the derived meshes as the reference does, or as the case says?
+
+    Its grid of devices, its coordinate, its group along each axis; and a mesh step that is wrong
+    has made none.
     """
-    findings = missing(case, ours, "shards", theirs.subject)
-    for seen in ours.seen:
-        other = _other(theirs, seen.name)
-        mesh = mesh_of(case, seen.name)
+    case, answer, found = context.case, context.answer, []
+    names = mesh_names(case) & {*case.question.check}
+    for right in observe_meshes(case.question) if names else ():
+        if right.name.partition("/")[0] not in names:
+            continue
+        seen = context.find(right.name)
+        if seen is None or seen.shards is None:
+            if isinstance(answer.end, Done):
+                found.append(differs(right.name, "meshes", Missing("result")))
+            continue
+        observed, doubt = _mesh(case, right, seen)
+        found.append(
+            agree(right.name, "meshes")
+            if observed is None
+            else differs(right.name, "meshes", observed, why=doubt)
+        )
+    made = context.find(case.expectation.refused) if case.expectation.refused else None
+    if made is not None:
+        got = next((one for one in made.shards or () if one is not None), None)
+        why = "the step is wrong, and must make no mesh"
+        found.append(differs(made.name, "meshes", seen_as.NotRefused(got), why=why))
+    return found
+
+
+def _mesh(case: Case, right: Observed, seen: Observed) -> tuple[Observation | None, str]:
+    wanted, doubt = case.expectation.meshes.get(right.name, right.shards) or (), ""
+    if wanted != right.shards:
+        doubt = "wanted is the case's own word; the reference has another grid"
+    for position, (due, got) in enumerate(zip(wanted, seen.shards or ())):
+        if due is not None and got is not None and difference(due, got, EXACT) is not None:
+            return seen_as.WrongMesh(position, due, got), doubt
+    for position, (begins, ours) in enumerate(zip(right.offsets or (), seen.offsets or ())):
+        if begins is not None and ours is not None and begins != ours:
+            return seen_as.WrongOffset(position, begins, ours), doubt
+    return None, ""
+
+
+# ---- two frameworks ----------------------------------------------------------------------------
+
+
+def doubtful(found: list[Finding]) -> frozenset[str]:
+    """The inputs and results of an answer that are wrong by themselves."""
+    aspects = ("soundness", "global", "gradients")
+    return frozenset(
+        bare(one.step) for one in found if one.aspect in aspects and one.severity == "wrong"
+    )
+
+
+def beside(ours: Context, theirs: Context, doubt: frozenset[str]) -> list[Finding]:
+    """What an answer gives rise to, held against that of another framework.
+
+    ``doubt``: where the other is wrong itself, so that nothing is held against it.
+    """
+    found, against = [], theirs.answer.subject
+    for seen in ours.tensors:
+        other = theirs.find(seen.name)
         if other is None:
-            findings.append(not_comparable(seen.name, "shards", ending(theirs.end), theirs.subject))
-        elif seen.name in right.own:
-            why = "random numbers, each framework's own"
-            findings.append(not_comparable(seen.name, "shards", why, theirs.subject))
-        elif seen.name in doubt:
-            why = f"{theirs.subject} is itself wrong here"
-            findings.append(not_comparable(seen.name, "shards", why, theirs.subject))
-        elif seen.shards is None or other.shards is None:
-            findings.append(not_comparable(seen.name, "shards", "no shards shown", theirs.subject))
-        elif not _same_layout(mesh, seen, other):
-            why = f"layouts differ: {said(seen.layout, mesh)} and {said(other.layout, mesh)}"
-            findings.append(not_comparable(seen.name, "shards", why, theirs.subject))
-        elif isinstance(seen.layout, Layout) and seen.layout.partial:
-            why = "addends of a pending reduction may be dealt out differently"
-            findings.append(not_comparable(seen.name, "shards", why, theirs.subject))
-        else:
-            allowed = twice(right.allowed.get(seen.name, EXACT))
-            findings.append(_shards(mesh, seen, other, theirs.subject, allowed))
-    return findings
+            continue
+        for look in (same_shards, same_layout, same_unsharded):
+            finding = look(ours, seen, theirs, other)
+            if finding is None:
+                continue
+            if finding.bad and seen.name in doubt:
+                finding = not_comparable(
+                    seen.name, finding.aspect, f"{against} is itself wrong here", against
+                )
+            found.append(finding)
+    return found
 
 
-def _shards(
-    mesh: Mesh, seen: Observed, other: Observed, against: str, allowed: Tolerance
-) -> Finding:
+def same_shards(
+    ours: Context, seen: Observed, theirs: Context, other: Observed
+) -> Finding | None:
+    """Do two subjects hold the same shards, device by device, where their layouts are equal?"""
+    if seen.name.startswith(PLAIN):
+        return None
+    mesh, against = mesh_of(ours.case, seen.name), theirs.answer.subject
+    if seen.name in ours.right.own:
+        why = "random numbers are each framework's own"
+        return not_comparable(seen.name, "shards", why, against)
+    if not (has_shards(seen) and has_shards(other)):
+        return not_comparable(seen.name, "shards", "no shards", against)
+    if not _same_layout(mesh, seen, other):
+        return not_comparable(seen.name, "shards", "the layouts differ", against)
+    if isinstance(seen.layout, Layout) and seen.layout.partial:
+        why = "any way to share out a pending sum is right"
+        return not_comparable(seen.name, "shards", why, against)
+    if seen.local is not None and other.local is not None:
+        if seen.local == other.local:
+            return agree(seen.name, "shards", against)
+        observed = seen_as.WrongShard(0, other.local, seen.local)
+        return differs(seen.name, "shards", observed, against)
+    # Each may be of the dtype that its own framework defines; values are judged by themselves.
+    if seen.dtype != other.dtype:
+        return not_comparable(seen.name, "shards", "the dtypes differ", against)
     # Two right results of one op may round differently; soundness ties each to its own.
-    for p, (got, wanted) in enumerate(zip(seen.shards or (), other.shards or (), strict=True)):
+    allowed = twice(ours.right.allowed.get(seen.name, EXACT))
+    for position, (got, wanted) in enumerate(zip(seen.shards or (), other.shards or ())):
         if got is None or wanted is None:
             continue
-        if (off := difference(wanted, got, allowed)) is not None:
-            return Finding(
-                seen.name, "shards", against, "divergence", "wrong shard", show(wanted), show(got),
-                "", f"{place(mesh, p)}: {off}",
-            )  # fmt: skip
+        if difference(wanted, got, allowed) is not None:
+            observed = seen_as.WrongShard(position, wanted, got)
+            return differs(seen.name, "shards", observed, against)
     return agree(seen.name, "shards", against)
-
-
-def _other(answer: Answer, name: str) -> Observed | None:
-    return next((seen for seen in answer.seen if seen.name == name), None)
 
 
 def _same_layout(mesh: Mesh, one: Observed, other: Observed) -> bool:
@@ -390,47 +474,34 @@ def _same_layout(mesh: Mesh, one: Observed, other: Observed) -> bool:
         isinstance(one.layout, Layout)
         and isinstance(other.layout, Layout)
         and one.shape == other.shape
-        and one.layout.ndim == other.layout.ndim
+        and one.layout.ndim == other.layout.ndim == len(one.shape)
         and same(mesh, one.layout, other.layout, one.shape)
     )
 
 
-def layout(case: Case, ours: Answer, theirs: Answer) -> list[Finding]:
-    """Do two subjects report the same layout? If not, what kind of difference is it?"""
-    findings = missing(case, ours, "layout", theirs.subject)
-    for seen in ours.seen:
-        other = _other(theirs, seen.name)
-        mesh = mesh_of(case, seen.name)
-        if other is None:
-            findings.append(not_comparable(seen.name, "layout", ending(theirs.end), theirs.subject))
-        elif seen.layout is None or other.layout is None:
-            findings.append(not_comparable(seen.name, "layout", "none reported", theirs.subject))
-        elif _same_layout(mesh, seen, other):
-            findings.append(agree(seen.name, "layout", theirs.subject))
-        else:
-            kind = _layout_kind(mesh, seen.layout, other.layout)
-            findings.append(
-                Finding(seen.name, "layout", theirs.subject, "divergence", f"layout: {kind}",
-                        said(other.layout, mesh), said(seen.layout, mesh))
-            )  # fmt: skip
-    return findings
+def same_layout(
+    ours: Context, seen: Observed, theirs: Context, other: Observed
+) -> Finding | None:
+    """Do two subjects report the same layout? Another one is free where nobody asked for one."""
+    if seen.name.startswith(PLAIN) or executes_plan(ours.answer.subject):
+        return None
+    mesh, against = mesh_of(ours.case, seen.name), theirs.answer.subject
+    if seen.layout is None or other.layout is None:
+        return not_comparable(seen.name, "layout", "no layout reported", against)
+    if _same_layout(mesh, seen, other):
+        return agree(seen.name, "layout", against)
+    return differs(seen.name, "layout", seen_as.OtherLayout(other.layout, seen.layout), against)
 
 
-def _layout_kind(mesh: Mesh, ours: Layout | Foreign, theirs: Layout | Foreign) -> str:
-    """A name for how our layout differs from theirs."""
-    if isinstance(ours, Foreign) or isinstance(theirs, Foreign):
-        return "of another kind"
-    if theirs.partial and not ours.partial:
-        return "reduced at once"
-    if ours.partial and not theirs.partial:
-        return "reduction deferred"
-    if ours.partial != theirs.partial:
-        return "owed over other axes"
-    mine, other = (
-        {axis for axes in one.dims for axis in axes if mesh[axis] > 1} for one in (ours, theirs)
-    )
-    if mine < other:
-        return "split over fewer axes"
-    if mine > other:
-        return "split over more axes"
-    return "split differently"
+def same_unsharded(
+    ours: Context, seen: Observed, theirs: Context, other: Observed
+) -> Finding | None:
+    """Do the unsharded steps of a recipe agree in two frameworks?"""
+    if not seen.name.startswith(PLAIN) or not seen.full or not other.full:
+        return None
+    aspect, against = value_aspect(ours.case, seen.name), theirs.answer.subject
+    allowed = twice(ours.right.allowed.get(seen.name, EXACT))
+    off = _off(other.full[0], seen.full[0], allowed)
+    if off is None:
+        return agree(seen.name, aspect, against)
+    return differs(seen.name, aspect, off, against, why="the unsharded steps differ")

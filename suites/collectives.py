@@ -1,8 +1,8 @@
 """Are the collectives that a framework fired those that its own layouts imply?
 
-Equal; equal by a named lowering rule; or another plan, which is named by kind and measured
-against the implied and the cheapest. A rule explains a count and never hides one: what it
-cannot match one for one is another plan.
+Equal; equal by a named lowering rule; or another plan, which is costly if it moves more bytes than
+the implied one and free if it does not. A rule explains a count and never hides one: what it cannot
+match one for one is another plan.
 """
 
 from __future__ import annotations
@@ -14,38 +14,63 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from adapters.answer import Answer, Collective, Done, Observed, received
+from adapters.answer import Collective, Done, Observed
 from adapters.reference.cheapest import cheapest
 from adapters.reference.implied import implied
 from adapters.reference.plan import Plan, as_collectives
 from adapters.reference.rules import implied_by
+from adapters.registry import executes_plan
 from cases.arrays import numpy_dtype
 from cases.grids import homes
 from cases.layout import ranges
 from cases.model import Case, Layout, Mesh, Step
-from suites.aspects import mesh_of, missing
-from suites.truth import Truth
-from suites.verdict import Finding, agree, not_comparable
+from suites.aspects import Context
+from suites.observation import (
+    Fired,
+    Missing,
+    OtherPlan,
+    PlanKind,
+    TooMany,
+    WrongCount,
+    volume,
+)
+from suites.program import shrunk
+from suites.tensors import FULL, bare, mesh_of
+from suites.verdict import Finding, agree, differs, not_comparable
 
 # A collective over k axes counts as k over one axis each when it is matched.
 Atoms = Counter[tuple[str, str]]
 
-# Lowering rules: what is implied, done in another way. The ledger knows each by name, with the
-# reason and a link; one that it does not know is a divergence.
-GATHERS = "gathers for all-to-all"
-REDUCES = "reduces then slices for reduce-scatter"
-MERGES = "one over several axes"
-SEQUENCE = "one after the other"
 
-# The kinds of plan that are not the implied one, by what they do that is not implied.
-PLANS = (
-    "fires where nothing is implied", "fires nothing", "permutes", "more", "fewer", "gathers",
-    "exchanges", "reduces", "gathers, exchanges and reduces", "over groups that are no axes",
-    "more than suffices",
-)  # fmt: skip
+class Lowering(msgspec.Struct, frozen=True):
+    """A way to do what is implied with other collectives, which a backend has for a reason."""
+
+    name: str
+    why: str
+    link: str = ""
+
+
+GATHERS = Lowering(
+    "gathers for all-to-all",
+    "on a CPU mesh DTensor moves a shard to another dim by all-gather and chunk, since gloo has no"
+    " all-to-all",
+    "https://github.com/pytorch/pytorch/pull/124872",
+)
+REDUCES = Lowering(
+    "reduces then slices for reduce-scatter",
+    "on CPU the partitioner leaves an all-reduce and a slice where a reduce-scatter is implied",
+    "https://github.com/tenstorrent/tt-xla/issues/3071",
+)
+MERGES = Lowering(
+    "one over several axes", "one collective runs over several mesh axes at once",
+)
+SEQUENCE = Lowering(
+    "one after the other", "two collectives over one axis each, where one over both would do",
+    "https://github.com/pytorch/pytorch/issues/171916",
+)
 
 # Framework -> the rules by which one kind of collective stands for another.
-LOWERINGS = {
+LOWERINGS: dict[str, tuple[tuple[Lowering, str, str], ...]] = {
     "torch": ((GATHERS, "all-to-all", "all-gather"),),
     "jax": ((REDUCES, "reduce-scatter", "all-reduce"),),
 }
@@ -55,11 +80,11 @@ class Explained(msgspec.Struct, frozen=True):
     """How counted collectives relate to implied ones.
 
     ``rules``: the lowering rules that it took, none if they are equal as they stand.
-    ``plan``: the kind of the other plan, "" if they are equal or explained.
+    ``plan``: the kind of the other plan, None if they are equal or explained.
     """
 
-    rules: tuple[str, ...] = ()
-    plan: str = ""
+    rules: tuple[Lowering, ...] = ()
+    plan: PlanKind | None = None
 
 
 def atoms(mesh: Mesh, collectives: Iterable[Collective]) -> Atoms:
@@ -86,7 +111,7 @@ def explain(
     """How what was counted follows from what is implied, for a subject's lowering rules."""
     if _whole(mesh, counted) == _whole(mesh, wanted):
         return Explained()
-    rules = []
+    rules: list[Lowering] = []
     extra, lacking = atoms(mesh, counted), atoms(mesh, wanted)
     extra, lacking = extra - lacking, lacking - extra
     for name, kind, instead in LOWERINGS.get(subject.partition("/")[0], ()):
@@ -102,8 +127,8 @@ def explain(
     return Explained(rules=tuple(dict.fromkeys(rules)))
 
 
-def plan_kind(mesh: Mesh, counted: tuple[Collective, ...], wanted: tuple[Collective, ...]) -> str:
-    """A name for a plan that is not the implied one, from its collectives alone: one of `PLANS`."""
+def plan_kind(mesh: Mesh, counted: Fired, wanted: Fired) -> PlanKind:
+    """A name for a plan that is not the implied one, from its collectives alone."""
     if any(not one.axes for one in counted):
         return "over groups that are no axes"
     ours, theirs = atoms(mesh, counted), atoms(mesh, wanted)
@@ -116,29 +141,23 @@ def plan_kind(mesh: Mesh, counted: tuple[Collective, ...], wanted: tuple[Collect
         return "permutes"
     if not theirs - ours:
         return "more"
-    for kinds, said in (
-        (set(), "fewer"),
-        ({"all-gather"}, "gathers"),
-        ({"all-to-all"}, "exchanges"),
-        ({"all-reduce", "reduce-scatter"}, "reduces"),
-    ):
-        if extra <= kinds:
-            return said
+    return kind_of(extra)
+
+
+def kind_of(extra: Iterable[str]) -> PlanKind:
+    """A name for what a plan does beside what is implied, by the kinds of its collectives."""
+    kinds = {*extra}
+    if not kinds:
+        return "fewer"
+    if "collective-permute" in kinds:
+        return "permutes"
+    if kinds == {"all-gather"}:
+        return "gathers"
+    if kinds == {"all-to-all"}:
+        return "exchanges"
+    if kinds <= {"all-reduce", "reduce-scatter"}:
+        return "reduces"
     return "gathers, exchanges and reduces"
-
-
-def say(collectives: Iterable[Collective]) -> str:
-    """Collectives as a person writes them: ``2 all-gather(a), all-reduce(a,b)``."""
-    counted = Counter(f"{one.kind}({','.join(one.axes) or '?'})" for one in collectives)
-    return ", ".join(f"{n} {what}" if n > 1 else what for what, n in counted.items()) or "none"
-
-
-def factor(counted: Iterable[Collective], wanted: Iterable[Collective]) -> str:
-    """Bytes received by the busiest device, counted over wanted: ``3.0x``."""
-    ours, theirs = (sum(map(received, one)) for one in (counted, wanted))
-    if theirs == 0:
-        return "1x" if ours == 0 else f"{ours:g} B over none of"
-    return f"{ours / theirs:.3g}x"
 
 
 class Measure(msgspec.Struct, frozen=True):
@@ -200,91 +219,78 @@ def step_measure(
     )
 
 
-def held(
-    mesh: Mesh, subject: str, step: str | None, counted: tuple[Collective, ...], by: Measure
-) -> Finding:
+def held(mesh: Mesh, subject: str, step: str | None, counted: Fired, by: Measure) -> Finding:
     """The finding for counted collectives against what is implied."""
     explained = explain(mesh, subject, counted, by.implied)
-    # Counts are what is held; bytes may differ with the order, and are told.
-    times = factor(counted, by.implied)
-    worth = "" if times == "1x" else f"{times} the implied plan's bytes"
-    if not explained.plan:
-        rules = explained.rules or _sequence(mesh, subject, counted, by)
-        if not rules:
-            return agree(step, "collectives", why=worth)
-        return Finding(
-            step, "collectives", "reference", "agree", f"rule: {' and '.join(rules)}",
-            say(by.implied), say(counted), worth,
-        )  # fmt: skip
-    worth = f"{times} the implied plan's bytes"
-    if by.cheapest is not None:
-        worth += f", {factor(counted, by.cheapest)} the cheapest's ({say(by.cheapest)})"
-    return Finding(
-        step, "collectives", "reference", "divergence", f"plan: {explained.plan}",
-        say(by.implied), say(counted), worth,
-    )  # fmt: skip
+    if explained.plan is not None:
+        observed = OtherPlan(explained.plan, by.implied, counted, by.cheapest)
+        return differs(step, "collectives", observed)
+    rules = explained.rules or _sequence(mesh, subject, counted, by)
+    why = "; ".join(f"{rule.name}: {rule.why}" for rule in rules)
+    if not rules and volume(counted) != volume(by.implied):
+        why = "the same collectives in another order, with operands of other sizes"
+    return agree(step, "collectives", why=why)
 
 
-def _sequence(
-    mesh: Mesh, subject: str, counted: tuple[Collective, ...], by: Measure
-) -> tuple[str, ...]:
+def _sequence(mesh: Mesh, subject: str, counted: Fired, by: Measure) -> tuple[Lowering, ...]:
     """Whether what was done one axis at a time could have been one collective over them all."""
-    if by.cheapest is None or subject.startswith("jax/shard_map"):
+    if by.cheapest is None or executes_plan(subject):
         return ()
     merged = atoms(mesh, counted) == atoms(mesh, by.cheapest)
     return (SEQUENCE,) if merged and len(by.cheapest) < len(counted) else ()
 
 
-def collectives(case: Case, answer: Answer, right: Truth) -> list[Finding]:
+def collectives(context: Context) -> list[Finding]:
     """Each step's collectives, each materialisation's, and the whole program's where it is one."""
-    findings = missing(case, answer, "collectives")
-    if answer.program is not None:
-        findings.append(_program(case, answer, answer.program, right))
-    seen = {observed.name: observed for observed in answer.seen}
+    case, answer = context.case, context.answer
+    found = [_program(context, answer.program)] if answer.program is not None else []
     steps = {step.result: step for step in case.question.steps}
-    for observed in answer.seen:
-        mesh = mesh_of(case, observed.name)
-        if observed.full_collectives is not None and isinstance(observed.layout, Layout):
-            whole = Layout(((),) * observed.layout.ndim)
-            by = measure(mesh, observed.layout, whole, observed.shape, _itemsize(observed.dtype))
-            findings.append(
-                held(mesh, answer.subject, f"{observed.name}/full", observed.full_collectives, by)
-            )
-        if observed.collectives is None or observed.name not in steps:
+    for seen in context.tensors:
+        mesh, layout = mesh_of(case, seen.name), seen.layout
+        if seen.full_collectives is not None and isinstance(layout, Layout):
+            if layout.ndim == len(seen.shape):
+                whole = Layout(((),) * layout.ndim)
+                by = measure(mesh, layout, whole, seen.shape, _itemsize(seen.dtype))
+                name = f"{seen.name}{FULL}"
+                found.append(held(mesh, answer.subject, name, seen.full_collectives, by))
+        if seen.name not in steps:
             continue
-        step = steps[observed.name]
-        names = [arg for arg in step.args if isinstance(arg, str)]
-        operands = [_operand(case, seen, name) for name in names]
-        known = [one for one in operands if one is not None]
-        by_step = None
-        if any(mesh_of(case, name) != mesh for name in names):
-            if len(known) == len(names) and _stays(case, names[0], known[0], observed):
-                by_step = Measure((), ())
-        elif len(known) == len(names):
-            by_step = step_measure(mesh, step, known, observed)
-        if by_step is not None and answer.subject.endswith(":cheapest"):
-            # It executes that plan, so that plan is what it is held against.
-            planned = by_step.cheapest or by_step.implied
-            by_step = Measure(planned, planned)
-        if by_step is None:
-            why = "no rule gives the reported layout" if known else "operands not checked"
-            if any(mesh_of(case, name) != mesh for name in names):
-                why = "between two meshes nothing is implied"
-            findings.append(
-                not_comparable(observed.name, "collectives", why, got=say(observed.collectives))
-            )
-        else:
-            findings.append(
-                held(mesh, answer.subject, observed.name, observed.collectives, by_step)
-            )
-    return findings
+        if "collectives" in context.missing.get(seen.name, ()):
+            found.append(differs(seen.name, "collectives", Missing("collectives")))
+        elif seen.collectives is not None:
+            found.append(_step(context, steps[seen.name], seen, seen.collectives))
+    return _stated(context, found)
 
 
-def _operand(case: Case, seen: dict[str, Observed], name: str) -> Observed | None:
+def _step(context: Context, step: Step, seen: Observed, counted: Fired) -> Finding:
+    """What a step fired, against what the layouts reported around it imply."""
+    case, subject = context.case, context.answer.subject
+    mesh = mesh_of(case, step.result)
+    names = [arg for arg in step.args if isinstance(arg, str)]
+    known = [one for name in names if (one := _operand(context, name)) is not None]
+    by: Measure | None = None
+    why = "no rule gives the reported layout" if known else "the operands are not checked"
+    if any(mesh_of(case, name) != mesh for name in names):
+        why = "between two meshes nothing is implied"
+        if len(known) == len(names) and _stays(case, names[0], known[0], seen):
+            by = Measure((), ())
+    elif len(known) == len(names):
+        by = step_measure(mesh, step, known, seen)
+    if by is None:
+        return not_comparable(step.result, "collectives", why)
+    if subject.endswith(":cheapest"):
+        # It executes that plan, so that plan is what it is held against.
+        planned = by.cheapest or by.implied
+        by = Measure(planned, planned)
+    return held(mesh, subject, step.result, counted, by)
+
+
+def _operand(context: Context, name: str) -> Observed | None:
     """An operand as reported, or an input as the question places it."""
-    if name in seen:
-        return seen[name]
-    for given in case.question.inputs:
+    seen = context.find(name)
+    if seen is not None:
+        return seen
+    for given in context.case.question.inputs:
         if given.name == name:
             return Observed(name, given.dtype, given.shape, given.layout)
     return None
@@ -301,40 +307,98 @@ def _stays(case: Case, name: str, before: Observed, after: Observed) -> bool:
     return held[0] == held[1]
 
 
-def _program(case: Case, answer: Answer, counted: tuple[Collective, ...], right: Truth) -> Finding:
-    """A program compiled as one is held against the sum of its steps."""
-    if not isinstance(answer.end, Done):
-        return not_comparable(None, "collectives", "the program did not end")
+def _program(context: Context, counted: Fired) -> Finding:
+    """A program compiled as one is held against the sum of the steps that are checked.
+
+    Equal steps are merged, and steps that no checked result needs are left out.
+    """
+    case, right = context.case, context.right
+
+    def unknown(why: str) -> Finding:
+        return not_comparable(None, "collectives", why)
+
+    if not isinstance(context.answer.end, Done):
+        return unknown("the program did not end")
     meshes = {*homes(case.question).values()} or {case.question.mesh}
     if len(meshes) > 1:
-        return not_comparable(None, "collectives", "a program on several meshes", got=say(counted))
+        return unknown("the program runs on several meshes")
     (mesh,) = meshes
-    seen = dict[str, Observed]()
+    known = dict[str, Observed]()
     total: list[Collective] = []
     best: list[Collective] | None = []
     for given in case.question.inputs:
-        seen[given.name] = Observed(given.name, given.dtype, given.shape, given.layout)
-    last = {observed.name: observed for observed in answer.seen}
-    for step in case.question.steps:
+        known[given.name] = Observed(given.name, given.dtype, given.shape, given.layout)
+    for step in shrunk(case.question):
         names = [arg for arg in step.args if isinstance(arg, str)]
-        reported = last.get(step.result)
-        layout = reported.layout if reported is not None and reported.layout is not None else None
+        reported = context.find(step.result)
+        layout = None if reported is None else reported.layout
         layout = layout or right.layouts[step.result]
-        if layout is None or any(name not in seen for name in names):
-            return not_comparable(None, "collectives", f"the layout of {step.result} is not known",
-                                  got=say(counted))  # fmt: skip
+        if layout is None or any(name not in known for name in names):
+            return unknown(f"the layout of {step.result} is not known")
         typed = right.typed[step.result]
-        seen[step.result] = Observed(step.result, typed.dtype, typed.shape, layout)
-        by = step_measure(mesh, step, [seen[name] for name in names], seen[step.result])
+        known[step.result] = Observed(step.result, typed.dtype, typed.shape, layout)
+        by = step_measure(mesh, step, [known[name] for name in names], known[step.result])
         if by is None:
-            return not_comparable(None, "collectives", f"no rule for {step.result}",
-                                  got=say(counted))  # fmt: skip
+            return unknown(f"no rule for {step.result}")
         total += by.implied
         best = None if best is None or by.cheapest is None else [*best, *by.cheapest]
     measured = Measure(tuple(total), None if best is None else tuple(best))
-    return held(mesh, answer.subject, None, counted, measured)
+    return held(mesh, context.answer.subject, None, counted, measured)
 
 
-def same_counts(one: tuple[Collective, ...], other: tuple[Collective, ...]) -> bool:
+def _stated(context: Context, found: list[Finding]) -> list[Finding]:
+    """What the case itself says of collectives comes before what layouts imply."""
+    said: dict[str | None, Finding] = {}
+    if context.answer.subject == "torch":
+        for step, wanted in context.case.expectation.counts.items():
+            said[step] = _count(step, wanted, _fired(context, step))
+    if (enough := _sufficient(context)) is not None:
+        said[None] = enough
+    for one in found:
+        stated = said.get(one.step)
+        if stated is None:
+            said[one.step] = one
+        elif stated.severity is None and one.severity is not None:
+            # As stated, and more than implied all the same.
+            said[one.step] = msgspec.structs.replace(one, why=stated.why)
+    return [*said.values()]
+
+
+def _fired(context: Context, step: str) -> Fired | None:
+    seen = context.find(bare(step))
+    if seen is None:
+        return None
+    return seen.full_collectives if step.endswith(FULL) else seen.collectives
+
+
+def _count(step: str | None, wanted: dict[str, int], fired: Fired | None) -> Finding:
+    if fired is None:
+        return not_comparable(step, "collectives", "not counted")
+    if dict(Counter(one.kind for one in fired)) == wanted:
+        return agree(step, "collectives", why="as the source counts them")
+    return differs(step, "collectives", WrongCount(wanted, fired))
+
+
+def _sufficient(context: Context) -> Finding | None:
+    """Whether a program fired more collectives than the case's source says suffice.
+
+    Held against the number alone, over all kinds: another plan may do with others.
+    """
+    case, answer = context.case, context.answer
+    enough = case.expectation.sufficient
+    if enough is None or not isinstance(answer.end, Done) or executes_plan(answer.subject):
+        return None
+    fired = answer.program
+    if fired is None:
+        seen = [context.find(step.result) for step in case.question.steps]
+        if any(one is None or one.collectives is None for one in seen):
+            return not_comparable(None, "collectives", "not every step is checked")
+        fired = tuple(one for own in seen if own is not None for one in own.collectives or ())
+    if len(fired) <= sum(enough.values()):
+        return agree(None, "collectives", why="no more than suffice")
+    return differs(None, "collectives", TooMany(enough, fired))
+
+
+def same_counts(one: Fired, other: Fired) -> bool:
     """Whether two subjects fired the same kinds equally often: the bare counts."""
     return Counter(c.kind for c in one) == Counter(c.kind for c in other)

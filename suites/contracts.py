@@ -13,19 +13,24 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from adapters.answer import Answer, Collective, Done, received
+from adapters.answer import Collective, Done, received
 from adapters.reference.recipes import arrivals
 from cases.arrays import numpy_dtype
 from cases.model import Case, Mesh
 from cases.recipes import row_of, sizes_of
 from cases.recipes.contracts import Due, due
 from cases.recipes.form import PASSES
-from suites import aspects
-from suites.collectives import GATHERS, MERGES, REDUCES, SEQUENCE
-from suites.verdict import Finding, agree, not_comparable
+from suites.aspects import Context
+from suites.collectives import GATHERS, MERGES, REDUCES, SEQUENCE, Lowering, kind_of
+from suites.observation import BrokenContract, Fired, PlanKind, WrongCount
+from suites.verdict import Finding, agree, differs, not_comparable
+from suites.wording import totals
 
 # A rule of recipes alone, beside those of single steps.
-GROUPED = "tensors grouped otherwise"
+GROUPED = Lowering(
+    "tensors are grouped in another way",
+    "the same bytes are moved in another number of collectives",
+)
 
 # Of a pass: kind and axes of size > 1, and how many bytes the local operands have together.
 Key = tuple[str, frozenset[str]]
@@ -39,30 +44,19 @@ class Explained(msgspec.Struct, frozen=True):
     ``spared``: what was spare and not done.
     """
 
-    rules: tuple[str, ...]
+    rules: tuple[Lowering, ...]
     missing: Bytes
     extra: Bytes
     spared: Bytes
 
     @property
-    def plan(self) -> str:
-        """What kind of other plan it is, "" if it is none."""
+    def plan(self) -> PlanKind | None:
+        """What kind of other plan it is, None if it is none."""
         if not self.missing and not self.extra:
-            return ""
+            return None
         if not self.extra:
             return "fewer"
-        kinds = {kind for kind, _ in self.extra}
-        if not self.missing:
-            return "more"
-        if "collective-permute" in kinds:
-            return "permutes"
-        if kinds == {"all-gather"}:
-            return "gathers"
-        if kinds == {"all-to-all"}:
-            return "exchanges"
-        return "reduces" if kinds <= {"all-reduce", "reduce-scatter"} else (
-            "gathers, exchanges and reduces"
-        )  # fmt: skip
+        return kind_of(kind for kind, _ in self.extra) if self.missing else "more"
 
 
 def explain(mesh: Mesh, counted: Iterable[Collective], wanted: Iterable[Due]) -> Explained:
@@ -90,7 +84,7 @@ def explain(mesh: Mesh, counted: Iterable[Collective], wanted: Iterable[Due]) ->
             number += one.count
         elif one.term.spare:
             spare[key] += one.bytes
-    rules: list[str] = []
+    rules: list[Lowering] = []
     _rewrite(mesh, extra, lacking, rules)
     left = +lacking, +extra
     if not any(left) and len([one for one in counted if _wide(mesh, one.axes)]) != number:
@@ -124,7 +118,7 @@ def _rewrite(
     mesh: Mesh,
     extra: Bytes,
     lacking: Bytes,
-    rules: list[str],
+    rules: list[Lowering],
 ) -> None:
     for kind, axes in [key for key in lacking if lacking[key]]:
         if kind == "reduce-scatter":
@@ -148,7 +142,7 @@ def _reduce_wider(
     extra: Bytes,
     lacking: Bytes,
     axes: frozenset[str],
-    rules: list[str],
+    rules: list[Lowering],
 ) -> None:
     """An all-reduce over more axes, then a slice, for a reduce-scatter and an all-reduce.
 
@@ -171,19 +165,23 @@ def _reduce_wider(
             rules.extend((REDUCES, MERGES))
 
 
-def collectives(case: Case, answer: Answer) -> list[Finding]:
-    """Pass by pass: did it fire what the contract of its recipe says?"""
+def collectives(context: Context) -> list[Finding]:
+    """Pass by pass: did it fire what the contract of its recipe says, or what the case states?"""
+    case, answer = context.case, context.answer
     if answer.program is None or not isinstance(answer.end, Done):
-        return aspects.missing(case, answer, "collectives")
+        return []
     found, mesh = [], case.question.mesh
     for name in PASSES:
         wanted = [one for one in dues(case) if one.term.pass_ == name]
-        counted = [one for one in answer.program if one.pass_ == name]
-        if any(one.in_loop for one in counted):
+        counted = tuple(one for one in answer.program if one.pass_ == name)
+        stated = case.expectation.counts.get(name) if answer.subject == "torch" else None
+        if stated is not None and Counter(one.kind for one in counted) != Counter(stated):
+            found.append(differs(name, "collectives", WrongCount(stated, counted)))
+        elif any(one.in_loop for one in counted):
             why = "a loop body is counted once, however often it runs"
-            found.append(not_comparable(name, "collectives", why, got=said(_bytes(mesh, counted))))
-            continue
-        found.append(_held(mesh, name, counted, wanted))
+            found.append(not_comparable(name, "collectives", why))
+        else:
+            found.append(_held(mesh, name, counted, wanted))
     return found
 
 
@@ -214,48 +212,30 @@ def worth(mesh: Mesh, counted: Iterable[Collective], wanted: Iterable[Due]) -> t
     return texts[0], texts[1]
 
 
-def said(some: Bytes) -> str:
-    """Collectives with their bytes: ``all-gather(fsdp) of 512 B``."""
-    return ", ".join(
-        f"{kind}({','.join(sorted(axes))}) of {n:,} B" for (kind, axes), n in some.items() if n
-    ) or "none"  # fmt: skip
-
-
-def _held(mesh: Mesh, name: str, counted: list[Collective], wanted: list[Due]) -> Finding:
+def _held(mesh: Mesh, name: str, counted: Fired, wanted: list[Due]) -> Finding:
     explained = explain(mesh, counted, wanted)
-    by_key = Bytes()
-    for one in wanted:
-        by_key[one.term.kind, _wide(mesh, one.term.axes)] += one.bytes
-    texts = said(by_key), said(_bytes(mesh, counted))
-    over, bound = worth(mesh, counted, wanted)
-    price = "" if over == bound == "1x" else f"{over} the contract's bytes, {bound} the least"
-    if explained.spared:
-        price = f"without what is spare, {said(explained.spared)}; {price}"
-    if explained.plan:
-        parts = [f"{what}: {said(some)}"
-                 for what, some in (("missing", explained.missing), ("extra", explained.extra))
-                 if some]  # fmt: skip
-        why = f"in {name}, {'; '.join(parts)}; {price}"
-        return Finding(name, "collectives", "reference", "divergence", f"plan: {explained.plan}",
-                       *texts, why)  # fmt: skip
-    if not explained.rules:
-        return agree(name, "collectives", why=price)
-    return Finding(name, "collectives", "reference", "agree",
-                   f"rule: {' and '.join(explained.rules)}", *texts, price)  # fmt: skip
+    spared = _all_in_one(mesh, explained.spared)
+    if explained.plan is not None:
+        # What is spare may be left out: it is no part of what the plan has to move.
+        due = tuple(as_collective(mesh, one) for one in wanted)
+        if spared:
+            due = tuple(as_collective(mesh, one) for one in wanted if not one.term.spare)
+        lacking, extra = (_all_in_one(mesh, some) for some in (explained.missing, explained.extra))
+        observed = BrokenContract(explained.plan, due, counted, lacking, extra)
+        return differs(name, "collectives", observed)
+    why = "; ".join(f"{rule.name}: {rule.why}" for rule in explained.rules)
+    if spared:
+        left = f"the optional {totals(spared)} is left out"
+        why = f"{left}; {why}" if why else left
+    return agree(name, "collectives", why=why)
 
 
-def counts(case: Case, answer: Answer) -> list[Finding]:
-    """What the case's source says torch fires in a pass, kind by kind."""
-    if answer.subject != "torch" or answer.program is None:
-        return []
+def _all_in_one(mesh: Mesh, some: Bytes) -> Fired:
+    """Bytes by kind and axes, as one collective each."""
     found = []
-    for name, wanted in case.expectation.counts.items():
-        got = Counter(one.kind for one in answer.program if one.pass_ == name)
-        texts = [", ".join(f"{n} {kind}" for kind, n in c.items()) or "none" for c in (wanted, got)]
-        if dict(got) == wanted:
-            found.append(agree(name, "collectives", why="as the source counts them"))
-        else:
-            found.append(
-                Finding(name, "collectives", "reference", "divergence", "wrong count", *texts)
-            )
-    return found
+    for (kind, axes), size in some.items():
+        names = tuple(axis for axis in mesh.names if axis in axes)
+        group = math.prod(mesh[axis] for axis in names) if names else mesh.size
+        if size:
+            found.append(Collective(kind, names, group, size))  # type: ignore[arg-type]
+    return tuple(found)

@@ -14,13 +14,15 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.answer import Answer, Collective, Observed
+from adapters.answer import Collective, Observed
 from adapters.reference.values import cut, whole
 from cases.arrays import unpack
 from cases.layout import groups
 from cases.model import Case, Layout, Mesh
-from suites.aspects import mesh_of, missing
-from suites.verdict import Finding, agree, not_comparable
+from suites.aspects import Context
+from suites.observation import CountersDisagree
+from suites.tensors import mesh_of
+from suites.verdict import Finding, agree, differs, not_comparable
 
 Shards = list[NDArray[Any]]
 
@@ -95,10 +97,15 @@ def fits(effect: Effect, counted: tuple[Collective, ...], picks: bool = False) -
     return f"elements came over {wanted}, counted over {','.join(sorted(reach))}"
 
 
-def effects(case: Case, answer: Answer) -> list[Finding]:
-    """Each change of layout: does what was counted fit what happened?"""
-    findings = missing(case, answer, "effects")
-    seen = {observed.name: observed for observed in answer.seen}
+def effects(context: Context) -> list[Finding]:
+    """Do the counters agree, and does what was counted fit what happened to the shards?"""
+    case, answer, found = context.case, context.answer, []
+    if answer.complaints:
+        said = CountersDisagree("; ".join(answer.complaints))
+        found.append(differs(None, "effects", said))
+    if context.dry or case.question.recipe is not None:
+        return found
+    seen = {observed.name: observed for observed in context.tensors}
     for step in case.question.steps:
         result = seen.get(step.result)
         if result is None or step.op not in ("redistribute", "identity"):
@@ -107,27 +114,26 @@ def effects(case: Case, answer: Answer) -> list[Finding]:
         before, after = _before(case, seen, str(step.args[0])), _shards(result)
         before = _moved(mesh_of(case, str(step.args[0])), mesh_of(case, step.result), before)
         if isinstance(result.layout, Layout) and result.layout.partial:
-            why = "what is owed may be dealt out in any way"
-            findings.append(not_comparable(step.result, "effects", why))
+            why = "any way to share out a pending sum is right"
+            found.append(not_comparable(step.result, "effects", why))
             continue
         if counted is None or before is None or after is None:
-            findings.append(not_comparable(step.result, "effects", "no shards or no count"))
+            found.append(not_comparable(step.result, "effects", "no shards or no count"))
             continue
         if result.collectives is None and len(case.question.steps) > 1:
-            findings.append(not_comparable(step.result, "effects", "counted for the program only"))
+            why = "collectives are counted for the whole program only"
+            found.append(not_comparable(step.result, "effects", why))
             continue
         effect = name(mesh_of(case, step.result), before, after)
         if effect is None:
-            findings.append(not_comparable(step.result, "effects", "elements repeat in a shard"))
+            why = "elements repeat in a shard, so that they cannot be told apart"
+            found.append(not_comparable(step.result, "effects", why))
         elif why := fits(effect, counted, _picks(case, seen, str(step.args[0]))):
-            findings.append(
-                Finding(step.result, "effects", "reference", "divergence", "counters disagree",
-                        f"collectives that fit what was {effect.kind}",
-                        ", ".join(sorted(one.kind for one in counted)) or "none", why)
-            )  # fmt: skip
+            observed = CountersDisagree(why, counted)
+            found.append(differs(step.result, "effects", observed, why=why))
         else:
-            findings.append(agree(step.result, "effects"))
-    return findings
+            found.append(agree(step.result, "effects"))
+    return found
 
 
 def _picks(case: Case, seen: dict[str, Observed], name: str) -> bool:

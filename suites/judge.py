@@ -1,315 +1,209 @@
-"""How does a case come out? Every aspect of every answer, and what the ledger knows of it.
+"""How does a case come out? Every aspect of every answer, what the records pin, what the ledger knows.
 
-Pure: a case, its answers, the ledger and the records that pin counts go in, verdicts come out.
-The ledger is two-sided: an entry that names a case and no longer holds there is a divergence.
+Pure: a case, its answers, the ledger and the records of the same environment go in, verdicts come
+out. One judge for programs, recipes and dry runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from adapters.answer import Answer, Done, Observed, Unsupported, ending
-from adapters.registry import framework_of
+from adapters.answer import Answer, Crashed, Done, Hung, Refused
+from adapters.registry import FRAMEWORKS, executes_plan, framework_of
 from cases.facts import Facts, facts
-from cases.ledger import Entry, applies, names, steps
-from cases.model import Case, Layout
-from suites import aspects, plans, recipes
-from suites.collectives import collectives, say
+from cases.ledger import Cause
+from cases.model import Case
+from suites import aspects, contracts, differences
+from suites.aspects import Context, context
+from suites.collectives import collectives
+from suites.complete import missing
 from suites.effects import effects
+from suites.known import NOTHING, Explained, explain
+from suites.observation import RanksDiffer, WrongDtype, WrongShape, WrongShard
+from suites.tensors import bare
 from suites.truth import Truth, truth
-from suites.verdict import Aspect, Finding, Verdict, agree, not_comparable, said_of
+from suites.verdict import REFERENCE, Finding, Verdict, differs, not_comparable
+from suites.wording import verdict_of, where
 
-SHARD_MAP = "jax/shard_map"
-
-# What is observed of an entry that fails to hold.
-GONE = "no longer holds"
-
-# What a plan may show, and need not: it may take a value, or another rank, to see it.
-_WITH_DATA = (
-    "wrong value", "wrong shard", "wrong offset", "ranks differ", "refused", "hung", "crashed",
-)  # fmt: skip
+Promises = Mapping[str, tuple[str, ...]]
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """The verdicts of a case, and for some, by index, where the first difference is."""
+    """The verdicts of a case, and for some, by index, where the first difference is.
+
+    ``firsts``: by index, what explains a finding that inherits nothing.
+    """
 
     verdicts: list[Verdict]
     where: dict[int, str]
+    firsts: dict[int, Explained] = {}
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """A finding, what explains it, and whether that excuses it."""
+
+    finding: Finding
+    explained: Explained
+    known: bool
 
 
 def judge(
     case: Case,
     answers: Mapping[str, Answer],
-    ledger: Sequence[Entry],
-    releases: Mapping[str, str],
-    pins: Mapping[str, Answer],
+    ledger: Sequence[Cause],
+    *,
+    promises: Promises | None = None,
+    pins: Mapping[str, Answer] | None = None,
     real: Mapping[str, Answer] | None = None,
+    excusing: Collection[str] | None = None,
 ) -> Judgement:
     """Everything that can be said about one case.
 
-    ``answers`` and ``pins``: by subject; a pin is what the committed record of the very same
-    release holds. ``releases``: by framework. ``real``: as pins, of the question with its data,
-    where the case is its plan.
+    ``answers`` and ``pins``: by subject; a pin is what the record of the very same environment
+    holds. ``promises``: by subject, the fields that its route always shows. ``real``: as pins, of
+    the question with its data, where the case is its dry run. ``excusing``: ids of the causes that
+    excuse what they explain; all if None.
     """
-    verdicts: list[Verdict] = []
-    where: dict[int, str] = {}
     if real is not None:
-        answers = {name: plans.reached(one, real.get(name)) for name, one in answers.items()}
-    right, fact = truth(case), facts(case)
-    torch = answers.get("torch")
-    doubt = frozenset[str | None]()
-    if torch is not None and case.question.recipe is None:
-        doubt = (plans if case.question.mode == "plan" else aspects).doubtful(case, torch, right)
+        answers = {name: reached(one, real.get(name)) for name, one in answers.items()}
+    fact = facts(case)
+    contexts, found = {}, {}
     for subject, answer in answers.items():
-        found = findings(case, answer, torch, right, doubt)
-        found += pinned(answer, pins.get(subject))
+        right = truth(case, framework_of(subject))
+        contexts[subject] = look(case, answer, right, promises or {})
+        found[subject] = alone(contexts[subject])
+    for subject, own in found.items():
         if real is not None:
-            found = plans.left_to_data(found, real.get(subject))
-            found += plans.agreement(answer, real.get(subject))
-        release = releases.get(framework_of(subject), "0")
-        named = [one for one in about(case, subject, ledger, fact) if applies(one, release)]
-        for finding, entry in known(case, found, named):
-            if finding.where:
-                where[len(verdicts)] = finding.where
-            verdicts.append(said_of(finding, case.id, subject, entry))
-    return Judgement(verdicts, where)
+            own[:] = left_to_data(own, real.get(subject))
+        refused_routes(own, [answers[one] for one in answers if _is_other(one, subject)])
+    doubt = {subject: aspects.doubtful(own) for subject, own in found.items()}
+    verdicts: list[Verdict] = []
+    places: dict[int, str] = {}
+    firsts: dict[int, Explained] = {}
+    for subject, answer in answers.items():
+        own = list(found[subject])
+        for other in bases(subject, answers):
+            own += aspects.beside(contexts[subject], contexts[other], doubt[other])
+        if real is not None:
+            own += differences.agreement(case, answer, real.get(subject))
+        pin = (pins or {}).get(subject)
+        drift = []
+        if pin is not None:
+            drift = differences.changed(case, answer, pin, contexts[subject].right)
+        for one in settle(contexts[subject], own, drift, ledger, fact, excusing):
+            if place := where(one.finding, case):
+                places[len(verdicts)] = place
+            if one.explained.first:
+                firsts[len(verdicts)] = one.explained
+            verdicts.append(line(case, subject, one))
+    return Judgement(verdicts, places, firsts)
 
 
-def findings(
-    case: Case,
-    answer: Answer,
-    torch: Answer | None,
-    right: Truth,
-    doubt: frozenset[str | None] = frozenset(),
-) -> list[Finding]:
-    """What an answer gives rise to, aspect by aspect, before the ledger has its say.
+def _is_other(one: str, subject: str) -> bool:
+    return one != subject and framework_of(one) == framework_of(subject)
 
-    ``torch`` is what other frameworks' shards and layouts are held against; ``doubt`` names
-    where it is wrong itself.
-    """
-    found = alone(case, answer, right)
-    if torch is not None and framework_of(answer.subject) != framework_of(torch.subject):
-        found += beside(case, answer, torch, right, doubt)
+
+def bases(subject: str, present: Collection[str]) -> list[str]:
+    """What a subject is held against: the first route that answers of each framework before its own."""
+    found = []
+    for name, row in FRAMEWORKS.items():
+        if name == framework_of(subject):
+            break
+        found += [one for one in row.choosing if one in present][:1]
     return found
 
 
-def alone(case: Case, answer: Answer, right: Truth) -> list[Finding]:
+def look(case: Case, answer: Answer, right: Truth, promises: Promises) -> Context:
+    """The context in which an answer is judged."""
+    lacking: dict[str, set[str]] = {}
+    for name, field in missing(case.question, answer, promises.get(answer.subject, ())):
+        lacking.setdefault(name, set()).add(field)
+    return context(case, answer, right, {name: frozenset(some) for name, some in lacking.items()})
+
+
+def alone(one: Context) -> list[Finding]:
     """What an answer gives rise to by itself, held against the reference."""
-    if case.question.recipe is not None:
-        return recipes.alone(case, answer, right)
-    if isinstance(answer.end, Unsupported) and answer.subject.startswith(SHARD_MAP):
-        # Those routes are for changes of layout: elsewhere one line says so, not ten.
-        return [not_comparable(None, "global", f"unsupported: {answer.end.why}")]
-    found = aspects.meshes(case, answer)
-    answer = aspects.of_tensors(case, answer)
-    plan = case.question.mode == "plan"
-    found += (plans if plan else aspects).soundness(case, answer, right)
-    found += (plans if plan else aspects).global_(case, answer, right)
-    found += aspects.stated(case, answer)
-    found += collectives(case, answer, right)
-    found += counts(case, answer)
-    found += sufficient(case, answer)
-    if not plan:
-        found += effects(case, answer)
-    return found
+    found = [aspects.end(one)]
+    if one.answer.apart:
+        found.append(differs(None, "soundness", RanksDiffer(one.answer.apart)))
+    found += aspects.meshes(one)
+    found += aspects.tensors(one, aspects.TENSORS)
+    found += (contracts.collectives if one.case.question.recipe else collectives)(one)
+    return found + effects(one)
 
 
-def beside(
-    case: Case, answer: Answer, torch: Answer, right: Truth, doubt: frozenset[str | None]
-) -> list[Finding]:
-    """What an answer gives rise to, held against that of torch."""
-    if case.question.recipe is not None:
-        return recipes.beside(case, answer, torch, right)
-    if isinstance(answer.end, Unsupported) and answer.subject.startswith(SHARD_MAP):
-        return []
-    answer, torch = aspects.of_tensors(case, answer), aspects.of_tensors(case, torch)
-    if case.question.mode == "plan":
-        found = plans.shards(case, answer, torch, doubt)
-    else:
-        found = aspects.shards(case, answer, torch, right, doubt)
-    if not answer.subject.startswith(SHARD_MAP):
-        found += aspects.layout(case, answer, torch)
-    return found
+def refused_routes(found: list[Finding], others: Sequence[Answer]) -> None:
+    """A refusal is told, and no more, where another route of the same framework answers."""
+    answered = any(isinstance(one.end, Done) and not executes_plan(one.subject) for one in others)
+    for index, one in enumerate(found):
+        if answered and one.aspect == "ending" and one.severity == "refused":
+            found[index] = msgspec.structs.replace(one, severity="route refused")
 
 
-def counts(case: Case, answer: Answer) -> list[Finding]:
-    """What the case's source says torch fires, kind by kind."""
-    if answer.subject != "torch":
-        return []
-    found = []
-    for step, wanted in case.expectation.counts.items():
-        name = step.removesuffix("/full")
-        seen = next((seen for seen in answer.seen if seen.name == name), None)
-        fired = (
-            None if seen is None else seen.collectives if name == step else seen.full_collectives
-        )
-        if fired is None:
-            found.append(not_comparable(step, "collectives", "not counted"))
+def settle(
+    of: Context,
+    found: Sequence[Finding],
+    drift: Sequence[Finding],
+    ledger: Sequence[Cause],
+    fact: Facts,
+    excusing: Collection[str] | None,
+) -> list[Settled]:
+    """Findings with what explains them. ``drift``: in what the answer differs from its record."""
+    moved = {bare(one.step) for one in drift}
+    out = []
+    for one, explained in zip(found, explain(of.case, of.answer, found, ledger, fact, of.right)):
+        cause = explained.cause
+        if cause is not None and cause.documented:
+            one = msgspec.structs.replace(one, severity="documented")
+            out.append(Settled(one, explained, False))
             continue
-        got: dict[str, int] = {}
-        for one in fired:
-            got[one.kind] = got.get(one.kind, 0) + 1
-        if got == wanted:
-            found.append(agree(step, "collectives", why="as the source counts them"))
-        else:
-            texts = [
-                ", ".join(f"{n} {kind}" for kind, n in c.items()) or "none" for c in (wanted, got)
-            ]
-            found.append(
-                Finding(step, "collectives", "reference", "divergence", "wrong count", *texts)
-            )
-    return found
+        # What the record has otherwise is another fault than the one that is known.
+        known = cause is not None and (excusing is None or cause.id in excusing)
+        out.append(Settled(one, explained, known and bare(one.step) not in moved))
+    return out + [Settled(one, NOTHING, False) for one in drift]
 
 
-def sufficient(case: Case, answer: Answer) -> list[Finding]:
-    """Whether a program fired more collectives than the case's source says suffice.
+def line(case: Case, subject: str, one: Settled) -> Verdict:
+    """The verdict line of a settled finding."""
+    cause = one.explained.cause
+    if cause is None:
+        return verdict_of(one.finding, case, subject)
+    return verdict_of(one.finding, case, subject, cause.id, cause.why, one.known)
 
-    Held against the number alone, over all kinds: what suffices is another plan's business.
+
+# ---- dry runs ----------------------------------------------------------------------------------
+
+
+def reached(answer: Answer, real: Answer | None) -> Answer:
+    """A dry run's answer without what the run with data never gets to, where it does not end well."""
+    if real is None or not isinstance(real.end, Refused | Hung | Crashed):
+        return answer
+    names = {seen.name for seen in real.seen}
+    kept = tuple(seen for seen in answer.seen if seen.name in names)
+    return msgspec.structs.replace(answer, seen=kept)
+
+
+def left_to_data(found: Sequence[Finding], real: Answer | None) -> list[Finding]:
+    """Findings, without those on a shape or dtype that is the very same with data.
+
+    It is judged there. With data more is seen of it, and it may have another name.
     """
-    enough = case.expectation.sufficient
-    if enough is None or not isinstance(answer.end, Done) or answer.subject.startswith(SHARD_MAP):
-        return []
-    fired = answer.program
-    if fired is None:
-        results = {step.result for step in case.question.steps}
-        steps = [seen.collectives for seen in answer.seen if seen.name in results]
-        if len(steps) < len(results) or None in steps:
-            return [not_comparable(None, "collectives", "not every step is checked")]
-        fired = tuple(one for own in steps for one in own or ())
-    texts = ", ".join(f"{n} {kind}" for kind, n in enough.items()) or "none", say(fired)
-    if len(fired) <= sum(enough.values()):
-        return [agree(None, "collectives", why="no more than suffice")]
-    return [
-        Finding(None, "collectives", "reference", "divergence", "plan: more than suffices", *texts)
-    ]
-
-
-def pinned(answer: Answer, pin: Answer | None) -> list[Finding]:
-    """Counts and layouts must be those that the record of the same release holds."""
-    if pin is None or isinstance(pin.end, Unsupported):
-        return []
-    if type(answer.end) is not type(pin.end):
-        return [_changed(None, "global", ending(pin.end), ending(answer.end))]
-    if not isinstance(answer.end, Done):
-        return []
-    found = []
-    if answer.program != pin.program:
-        found.append(
-            _changed(None, "collectives", say(pin.program or ()), say(answer.program or ()))
-        )
-    kept = {seen.name: seen for seen in pin.seen}
-    for seen in answer.seen:
-        before = kept.get(seen.name)
-        if before is None:
-            continue
-        for step, ours, theirs in (
-            (seen.name, seen.collectives, before.collectives),
-            (f"{seen.name}/full", seen.full_collectives, before.full_collectives),
-        ):
-            if ours != theirs:
-                found.append(_changed(step, "collectives", say(theirs or ()), say(ours or ())))
-        if seen.layout != before.layout:
-            found.append(_changed(seen.name, "layout", _layout(before), _layout(seen)))
-    return found
-
-
-def _layout(seen: Observed) -> str:
-    if isinstance(seen.layout, Layout):
-        return f"dims {seen.layout.dims}, partial {seen.layout.partial}"
-    return "none" if seen.layout is None else seen.layout.text
-
-
-def _changed(step: str | None, aspect: Aspect, wanted: str, got: str) -> Finding:
-    return Finding(
-        step, aspect, "reference", "divergence", "changed", f"{wanted}, with its bytes", got,
-        "the record of this very release says otherwise",
-    )  # fmt: skip
-
-
-def about(case: Case, subject: str, ledger: Sequence[Entry], fact: Facts) -> list[Entry]:
-    """The entries and rules of a ledger that name a case of a subject, of whatever release."""
-    return [entry for entry in ledger if entry.subject == subject and names(entry, case, fact)]
-
-
-def known(
-    case: Case, found: Sequence[Finding], about: Sequence[Entry]
-) -> list[tuple[Finding, str | None]]:
-    """Findings with the ledger's say: known, still a divergence, or an entry that fails to hold.
-
-    ``about``: what is in force of all that names the case of this subject.
-    """
-    # What holds for every case that it names comes before what merely names a kind.
-    entries = [entry for entry in about if not entry.rule]
-    rules = [entry for entry in about if entry.rule]
-    out: list[tuple[Finding, str | None]] = []
-    for finding in found:
-        if finding.observed.startswith("rule: "):
-            out.append(_lowered(case, finding, rules))
-            continue
-        if finding.verdict != "divergence":
-            out.append((finding, None))
-            continue
-        entry = next((entry for entry in (*entries, *rules) if _fits(entry, case, finding)), None)
-        if entry is None:
-            out.append((finding, None))
-        else:
-            known_of = msgspec.structs.replace(finding, verdict="known", why=entry.why)
-            out.append((known_of, entry.id))
-    missed = [entry for entry in entries if holds(entry, case, found) is False]
-    return out + [(_gone(entry), entry.id) for entry in missed]
-
-
-def holds(entry: Entry, case: Case, found: Sequence[Finding]) -> bool | None:
-    """Whether what an entry or a rule knows of is there, in a case that it names.
-
-    None where it could not have shown: all that it is about was not comparable (another framework
-    left out, a question that a record does not have), or a plan has no data to show it.
-    """
-    for finding in found:
-        if finding.observed.startswith("rule: "):
-            if any(_fits(entry, case, single) for single in _singly(finding)):
-                return True
-        elif finding.verdict == "divergence" and _fits(entry, case, finding):
-            return True
-    if case.question.mode == "plan" and entry.observed.startswith(_WITH_DATA):
-        return None
-    shown = any(one.aspect == entry.aspect and one.verdict != "not comparable" for one in found)
-    return False if shown else None
-
-
-def _singly(finding: Finding) -> list[Finding]:
-    """A count that several lowering rules explain together, as one finding for each."""
-    names = finding.observed.removeprefix("rule: ").split(" and ")
-    return [msgspec.structs.replace(finding, observed=f"rule: {name}") for name in names]
-
-
-def _lowered(case: Case, finding: Finding, rules: Sequence[Entry]) -> tuple[Finding, str | None]:
-    """A count explained by lowering rules, each of which the ledger has to have."""
-    ids, why = [], [finding.why] if finding.why else []
-    for single in _singly(finding):
-        rule = next((rule for rule in rules if _fits(rule, case, single)), None)
-        if rule is None:
-            missing = f"no rule of the ledger is called {single.observed.removeprefix('rule: ')!r}"
-            return msgspec.structs.replace(finding, verdict="divergence", why=missing), None
-        ids.append(rule.id)
-        why.append(rule.why)
-    return msgspec.structs.replace(finding, why="; ".join(why)), ids[0]
-
-
-def _fits(entry: Entry, case: Case, finding: Finding) -> bool:
-    return (
-        entry.aspect == finding.aspect
-        and entry.observed == finding.observed
-        and (not entry.cases.step or finding.step in steps(entry, case))
-    )
-
-
-def _gone(entry: Entry) -> Finding:
-    return Finding(
-        next(iter(entry.cases.step), None), entry.aspect, "reference", "divergence",
-        GONE,
-        f"{entry.observed}, as ledger entry {entry.id} says", "no such thing",
-        f"remove {entry.id} from the ledger, or bound its range of versions or cases",
-    )  # fmt: skip
+    held = {seen.name: seen for seen in (() if real is None else real.seen)}
+    out = []
+    for one in found:
+        seen = held.get(bare(one.step))
+        same = False
+        if seen is not None and one.against == REFERENCE:
+            first = None if not seen.shards or seen.shards[0] is None else seen.shards[0].shape
+            match one.observation:
+                case WrongShard(_, _, got):
+                    same = got == first
+                case WrongDtype(_, got_dtype):
+                    same = got_dtype == seen.dtype
+                case WrongShape(_, got_shape):
+                    same = got_shape == seen.shape
+        why = "it is the same with data, where it is judged"
+        out.append(not_comparable(one.step, one.aspect, why) if same else one)
+    return out

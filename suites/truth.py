@@ -8,8 +8,10 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from adapters.answer import Answer, Observed
 from adapters.reference import adapter as reference
 from adapters.reference import recipes
+from adapters.reference.gradient import ERROR
 from adapters.reference.values import Undefined, evaluate
 from cases.arrays import Array, pack, unpack
 from cases.errors import Where
@@ -18,6 +20,7 @@ from cases.ops import OPS
 from cases.program import Typed
 from cases.recipes import row_of, sizes_of
 from cases.recipes.layouts import layouts, shapes
+from suites.tensors import PLAIN
 from suites.values import difference, show, tolerance_for
 
 # A training step's numbers are of size one, at the end of sums of at most some thousand products:
@@ -40,6 +43,25 @@ class Truth(msgspec.Struct, frozen=True):
     differing: dict[str, Array] = {}
     own: frozenset[str] = frozenset()
     typed: dict[str, Typed] = {}
+
+    def beside(self, answer: Answer) -> Truth:
+        """With what an answer's own unsharded step makes right: gradients and new parameters.
+
+        For the steps of a program nothing changes.
+        """
+        own = {
+            seen.name.removeprefix(PLAIN): seen.full[0]
+            for seen in answer.seen
+            if seen.name.startswith(PLAIN) and seen.full
+        }
+        more = {name: value for name, value in own.items() if name not in self.values}
+        if not more:
+            return self
+        return msgspec.structs.replace(
+            self,
+            values={**self.values, **more},
+            allowed={**dict.fromkeys(more, TRAINED), **self.allowed},
+        )
 
     def doubt(self, name: str) -> str:
         """Where the wanted value is the case's own word and the reference has another: which."""
@@ -66,8 +88,8 @@ def check_defined(case: Case) -> None:
         raise where.bad(found, f"values that {step.op} takes (NumPy: {error})") from None
 
 
-def truth(case: Case) -> Truth:
-    """The truth about a case."""
+def truth(case: Case, framework: str = "") -> Truth:
+    """The truth about a case, for a framework's answers."""
     if case.question.recipe is not None:
         return _of_recipe(case)
     if case.question.mode == "plan":
@@ -112,6 +134,23 @@ def _of_recipe(case: Case) -> Truth:
     return Truth(
         found | case.expectation.right, dict.fromkeys(case.question.check, TRAINED), placed
     )
+
+
+def sampled_slopes(case: Case, seen: Observed) -> tuple[Array, Array, Tolerance] | None:
+    """Elements of a recipe's unsharded gradient: by differences of the loss, and as observed.
+
+    None where nothing was sampled, or there is no global value.
+    """
+    if case.question.recipe is None or not seen.full:
+        return None
+    sampled = recipes.slopes(case.question).get(seen.name.removeprefix(PLAIN))
+    if not sampled:
+        return None
+    full = unpack(seen.full[0])
+    got = np.array([full[index] for index in sampled], np.float64)
+    wanted = np.array([*sampled.values()], np.float64)
+    allowed = Tolerance(0.0, ERROR, "differences are no closer to the derivative")
+    return pack(wanted), pack(got), allowed
 
 
 def own(case: Case) -> frozenset[str]:

@@ -1,41 +1,37 @@
-"""What is a verdict? One line: what was held against what, how it came out, and why.
+"""What is a verdict? One line: what was held against what, how it came out, how grave, and why.
 
-Data alone; how verdicts are reached is in `aspects` and `collectives`, what the ledger makes
-of them in `judge`.
+Data alone. How findings are reached is in `aspects` and `collectives`, what the records and the
+ledger make of them in `known`.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
-Aspect = Literal[
-    "soundness",
-    "global",
-    "shards",
-    "layout",
-    "collectives",
-    "effects",
-    "gradients",
-    "meshes",
-    "plan",
-]
-Outcome = Literal["agree", "known", "divergence", "not comparable"]
-OUTCOMES: tuple[Outcome, ...] = ("agree", "known", "divergence", "not comparable")
+from cases.ledger import Aspect
+from suites.observation import Observation, Severity, severity
 
-ASPECTS: tuple[Aspect, ...] = (
-    "soundness", "global", "shards", "layout", "collectives", "effects", "gradients", "meshes",
-    "plan",
-)  # fmt: skip
+Outcome = Literal["agree", "known", "divergence", "not comparable"]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+
+# These are told on a line that agrees: nobody asked for another answer.
+TOLERATED: tuple[Severity, ...] = ("free", "documented")
+
+# What a line is held against that no other framework answers.
+REFERENCE = "reference"
+RECORD = "record"
+REAL = "real"
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """One line of ``--verdicts``.
+    """One line of ``--verdicts``; no two lines have the same first five fields.
 
     ``step`` is the input or result judged, "y/full" where materialising y is, or None for the
-    whole program. ``ledger`` is the id of the entry or rule that knows of it. ``wanted`` and
-    ``got`` are for people; ``why`` is a sentence or a short list of reasons.
+    whole program. ``severity`` is None where a line agrees without more, or nothing is comparable.
+    ``ledger`` is the id of the cause. ``wanted`` and ``got`` are for people; ``why`` is a sentence
+    or two.
     """
 
     case: str
@@ -44,6 +40,7 @@ class Verdict(msgspec.Struct, frozen=True):
     subject: str
     against: str
     verdict: Outcome
+    severity: Severity | None = None
     ledger: str | None = None
     wanted: str = ""
     got: str = ""
@@ -51,39 +48,52 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A verdict in the making: what was seen, before the ledger has its say.
+    """What one aspect says of one input, result or program of one answer.
 
-    ``observed`` names the kind of divergence in the ledger's closed set of words ("wrong value",
-    "refused: ValueError", "plan: permutes instead", ...), "" where nothing diverges.
-    ``where``: mesh position and index of the first difference, for the failure text.
+    ``observation``: None if all is as it should be, or if nothing is ``comparable``. ``severity``:
+    that of the observation, unless the rest of the case changes it.
     """
 
     step: str | None
     aspect: Aspect
-    against: str
-    verdict: Outcome
-    observed: str = ""
-    wanted: str = ""
-    got: str = ""
+    against: str = REFERENCE
+    observation: Observation | None = None
+    severity: Severity | None = None
+    comparable: bool = True
     why: str = ""
-    where: str = ""
+    got: str = ""
+
+    @property
+    def bad(self) -> bool:
+        """Whether a cause is wanted: something is wrong, refused or costly."""
+        return self.severity in ("wrong", "refused", "costly")
+
+    @property
+    def outcome(self) -> Outcome:
+        """How it comes out, as long as no cause explains it."""
+        if not self.comparable or self.severity == "route refused":
+            return "not comparable"
+        return "agree" if self.severity in (None, *TOLERATED) else "divergence"
 
 
-def agree(step: str | None, aspect: Aspect, against: str = "reference", why: str = "") -> Finding:
+def agree(step: str | None, aspect: Aspect, against: str = REFERENCE, why: str = "") -> Finding:
     """Nothing to report."""
-    return Finding(step, aspect, against, "agree", why=why)
+    return Finding(step, aspect, against, why=why)
+
+
+def differs(
+    step: str | None,
+    aspect: Aspect,
+    observation: Observation,
+    against: str = REFERENCE,
+    why: str = "",
+) -> Finding:
+    """Something to report, as grave as it is by itself."""
+    return Finding(step, aspect, against, observation, severity(observation), why=why)
 
 
 def not_comparable(
-    step: str | None, aspect: Aspect, why: str, against: str = "reference", got: str = ""
+    step: str | None, aspect: Aspect, why: str, against: str = REFERENCE, got: str = ""
 ) -> Finding:
     """Two things that cannot be held against one another, and the reason."""
-    return Finding(step, aspect, against, "not comparable", why=why, got=got)
-
-
-def said_of(finding: Finding, case: str, subject: str, ledger: str | None) -> Verdict:
-    """The verdict line of a finding about a subject's answer to a case."""
-    return Verdict(
-        case, finding.step, finding.aspect, subject, finding.against, finding.verdict, ledger,
-        finding.wanted, finding.got, finding.why,
-    )  # fmt: skip
+    return Finding(step, aspect, against, comparable=False, why=why, got=got)

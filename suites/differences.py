@@ -1,0 +1,218 @@
+"""In what do two answers to one question differ? A release with its record, a dry run with data.
+
+Compares field by field and says what it found in words for a person. Refuses to know which of the
+two is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from adapters.answer import Answer, Collective, Crashed, Done, Hung, Observed, Unsupported, ending
+from adapters.normal import normalise
+from cases.arrays import Array
+from cases.model import Case
+from suites.observation import Changed, Difference, DryRunDiffers
+from suites.tensors import FULL, PLAIN, mesh_of
+from suites.truth import Truth
+from suites.values import EXACT, difference, show
+from suites.verdict import REAL, RECORD, Finding, agree, differs, not_comparable
+from suites.wording import layout_text, say
+
+# By step: what is other there. None is the whole program.
+ByStep = dict[str | None, list[Difference]]
+
+
+def changed(case: Case, answer: Answer, recorded: Answer, right: Truth) -> list[Finding]:
+    """What an answer has otherwise than the record of its own environment, one line for each step.
+
+    Values and shards may differ by the tolerance of the op; all else is held exactly.
+    """
+    now = normalise(answer)
+    found: ByStep = {}
+    ends = _end(now), _end(recorded)
+    if ends[0] != ends[1]:
+        step = getattr(now.end, "step", "") or getattr(recorded.end, "step", "") or None
+        found[step] = [Difference("end", ending(recorded.end), ending(now.end))]
+    if now.program != recorded.program:
+        found.setdefault(None, []).append(_fired(recorded.program, now.program))
+    for what, before, after in (
+        ("counters", recorded.complaints, now.complaints), ("ranks", recorded.apart, now.apart),
+    ):  # fmt: skip
+        if before != after:
+            told = Difference(what, "; ".join(before) or "none", "; ".join(after) or "none")
+            found.setdefault(None, []).append(told)
+    kept = {seen.name: seen for seen in recorded.seen}
+    for seen in now.seen:
+        before_ = kept.pop(seen.name, None)
+        if before_ is None:
+            found.setdefault(seen.name, []).append(Difference("result", "not shown", "shown"))
+            continue
+        for step, one in _tensor(case, before_, seen):
+            found.setdefault(step, []).append(one)
+        for one in _values(case, before_, seen, right):
+            found.setdefault(seen.name, []).append(one)
+    for name in kept:
+        found.setdefault(name, []).append(Difference("result", "shown", "not shown"))
+    return [
+        differs(step, "ending" if some[0].what == "end" else "soundness", Changed(tuple(some)),
+                RECORD, why="the record of this very environment says otherwise")
+        for step, some in found.items()
+    ]  # fmt: skip
+
+
+def _end(answer: Answer) -> Any:
+    end = answer.end
+    # How a process was killed and what a rank was waiting for is chance; that it died is not.
+    match end:
+        case Crashed():
+            return "crashed"
+        case Hung(_, step, raised):
+            return "hung", step, raised
+        case _:
+            return end
+
+
+def agreement(case: Case, dry: Answer, real: Answer | None) -> list[Finding]:
+    """Does a dry run say what the same release did with data? One line for each step that differs.
+
+    ``real``: what its record holds, None if nothing. Held are how it ended, and of every result
+    global shape, dtype, layout, the first shard's shape, and collectives with their bytes, forward
+    and backward apart.
+    """
+    if real is None or isinstance(real.end, Unsupported):
+        return []
+    if isinstance(dry.end, Unsupported):
+        return [not_comparable(None, "dry run", dry.end.why, REAL, got=ending(dry.end))]
+    if type(real.end) in BEYOND and type(dry.end) is not type(real.end):
+        return [not_comparable(None, "dry run", BEYOND[type(real.end)], REAL, ending(real.end))]
+    found: ByStep = {}
+    if _said_end(real) != _said_end(dry):
+        step = getattr(real.end, "step", "") or getattr(dry.end, "step", "") or None
+        found[step] = [Difference("end", ending(real.end), ending(dry.end))]
+    before = {seen.name: seen for seen in real.seen}
+    if isinstance(real.end, Done) and isinstance(dry.end, Done):
+        if real.program != dry.program:
+            found.setdefault(None, []).append(_fired(real.program, dry.program))
+        for name in before.keys() - {seen.name for seen in dry.seen}:
+            # The unsharded step of a recipe has values and nothing else.
+            if not name.startswith(PLAIN):
+                found.setdefault(name, []).append(Difference("result", "shown", "not shown"))
+    for seen in dry.seen:
+        if seen.name in before:
+            for step, one in _tensor(case, before[seen.name], seen, dry=True):
+                found.setdefault(step, []).append(one)
+    if not found:
+        return [agree(None, "dry run", REAL)]
+    return [
+        differs(step, "dry run", DryRunDiffers(tuple(some)), REAL) for step, some in found.items()
+    ]
+
+
+# How a run with data ended where a dry run cannot: a dry run is one rank's and has no values.
+BEYOND: dict[type, str] = {
+    Hung: "with data it hangs; a dry run has one rank, which waits for no other",
+    Crashed: "with data it crashes; a dry run computes nothing",
+}
+
+
+def _said_end(answer: Answer) -> tuple[Any, ...]:
+    end = answer.end
+    # The message is not held: with no data, JAX's own check of sizes has another.
+    return type(end), getattr(end, "error", ""), getattr(end, "step", "")
+
+
+def _tensor(
+    case: Case, before: Observed, after: Observed, dry: bool = False
+) -> Iterator[tuple[str, Difference]]:
+    """What two reports of a tensor differ in, beside its values."""
+    name = after.name
+    mesh = mesh_of(case, name)
+    for what, one, other in (
+        ("shape", f"{before.dtype}{list(before.shape)}", f"{after.dtype}{list(after.shape)}"),
+        ("layout", before.layout, after.layout),
+        # What is said with data alone, such as that a result is on its way, a dry run has not.
+        ("note", before.note if after.note or not dry else "", after.note),
+        ("ranks", () if dry else before.disagreements, () if dry else after.disagreements),
+        ("local shape", *_locals(before, after)),
+    ):
+        if one != other:
+            texts = (
+                layout_text(side, mesh) if what == "layout" else str(side)  # type: ignore[arg-type]
+                for side in (one, other)
+            )
+            yield name, Difference(what, *texts)
+    if before.collectives != after.collectives:
+        yield name, _fired(before.collectives, after.collectives)
+    if before.full_collectives != after.full_collectives:
+        yield f"{name}{FULL}", _fired(before.full_collectives, after.full_collectives)
+
+
+def _locals(before: Observed, after: Observed) -> tuple[Any, Any]:
+    """The shape of the first shard, which is a dry run's too; equal where one shows none."""
+    shapes = []
+    for one in (before, after):
+        first = None if not one.shards else one.shards[0]
+        shapes.append(one.local if one.local is not None else None if first is None else first.shape)
+    return (None, None) if None in shapes else (shapes[0], shapes[1])
+
+
+def _values(case: Case, before: Observed, after: Observed, right: Truth) -> Iterator[Difference]:
+    """What two runs with data differ in, of values, shards and offsets."""
+    if after.name in right.own:
+        return
+    allowed = right.allowed.get(after.name, EXACT)
+    if len(before.full) != len(after.full):
+        yield Difference("value", _fulls(before), _fulls(after))
+    for one, other in zip(before.full, after.full):
+        if difference(one, other, allowed) is not None:
+            yield Difference("value", show(one), show(other))
+            break
+    if not _alike(before.shards, after.shards, allowed):
+        yield Difference("shards", _listed(before.shards), _listed(after.shards))
+    if before.offsets != after.offsets:
+        yield Difference("offsets", str(before.offsets), str(after.offsets))
+
+
+def _fulls(one: Observed) -> str:
+    return "none" if not one.full else "one" if len(one.full) == 1 else "another on some rank"
+
+
+def _alike(
+    before: Sequence[Array | None] | None, after: Sequence[Array | None] | None, allowed: Any
+) -> bool:
+    if before is None or after is None:
+        return before is after
+    return len(before) == len(after) and all(
+        one is other if one is None or other is None else difference(one, other, allowed) is None
+        for one, other in zip(before, after)
+    )
+
+
+def _listed(shards: Sequence[Array | None] | None) -> str:
+    return "none" if shards is None else " | ".join("none" if s is None else show(s) for s in shards)
+
+
+def _fired(
+    before: Sequence[Collective] | None, after: Sequence[Collective] | None
+) -> Difference:
+    return Difference("collectives", fired_text(before), fired_text(after))
+
+
+def fired_text(fired: Sequence[Collective] | None) -> str:
+    """Collectives with all that is held of them, in order."""
+    if fired is None:
+        return "not counted"
+    told = (
+        f"{len([*alike])} x {text}" if text else ""
+        for text, alike in groupby(
+            f"{say([one])} of {one.bytes} B in groups of {one.group}, {one.pass_}"
+            f"{', in a loop' if one.in_loop else ''}"
+            for one in fired
+        )
+    )
+    return "; ".join(told) or "none"
+
+

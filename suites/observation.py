@@ -1,0 +1,252 @@
+"""What can be wrong with an answer, or be another choice than expected? One type for each kind.
+
+Observations are data: they compare as data, and no text is ever taken apart to learn what was seen.
+`wording` turns them into text for a person, at the very end.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from adapters.answer import Collective, Crashed, End, Hung, Refused, received
+from cases.arrays import Array
+from cases.model import Foreign, Layout, Tolerance
+
+Severity = Literal["wrong", "refused", "route refused", "costly", "free", "documented"]
+SEVERITIES: tuple[Severity, ...] = (
+    "wrong", "refused", "route refused", "costly", "free", "documented",
+)  # fmt: skip
+
+# What another plan does that is not implied, by its collectives alone.
+PlanKind = Literal[
+    "fires where nothing is implied", "fires nothing", "permutes", "more", "fewer", "gathers",
+    "exchanges", "reduces", "gathers, exchanges and reduces", "over groups that are no axes",
+]  # fmt: skip
+
+Fired = tuple[Collective, ...]
+
+
+class WrongValue(msgspec.Struct, frozen=True, tag=True):
+    """A global value that is not the right one, on one mesh ``position``, or on all if None."""
+
+    wanted: Array
+    got: Array
+    position: int | None
+    allowed: Tolerance
+
+
+class WrongDtype(msgspec.Struct, frozen=True, tag=True):
+    """Another dtype than the right one."""
+
+    wanted: str
+    got: str
+
+
+class WrongShape(msgspec.Struct, frozen=True, tag=True):
+    """Another global shape than the right one."""
+
+    wanted: tuple[int, ...]
+    got: tuple[int, ...]
+
+
+class WrongShard(msgspec.Struct, frozen=True, tag=True):
+    """A local shard, on one mesh ``position``, with other elements or (as ints) another shape."""
+
+    position: int
+    wanted: Array | tuple[int, ...]
+    got: Array | tuple[int, ...]
+
+
+class WrongOffset(msgspec.Struct, frozen=True, tag=True):
+    """A shard, on one mesh ``position``, that is said to begin at another index."""
+
+    position: int
+    wanted: tuple[int, ...]
+    got: tuple[int, ...]
+
+
+class WrongLayout(msgspec.Struct, frozen=True, tag=True):
+    """A layout that was asked for, or that a parallel plan has, and was not given."""
+
+    wanted: Layout
+    got: Layout | Foreign | None
+
+
+class OtherLayout(msgspec.Struct, frozen=True, tag=True):
+    """A layout that nobody asked for, and that another framework chose otherwise."""
+
+    theirs: Layout | Foreign
+    ours: Layout | Foreign
+
+
+class RanksDiffer(msgspec.Struct, frozen=True, tag=True):
+    """Ranks report different things: in words, or the value on the first and on ``position``."""
+
+    reports: tuple[str, ...]
+    position: int | None = None
+    first: Array | None = None
+    other: Array | None = None
+
+
+class OtherPlan(msgspec.Struct, frozen=True, tag=True):
+    """Collectives that are neither the implied ones nor those by a lowering rule."""
+
+    kind: PlanKind
+    implied: Fired
+    fired: Fired
+    cheapest: Fired | None = None
+
+    @property
+    def more(self) -> bool:
+        """Whether it moves more bytes than the implied plan."""
+        return volume(self.fired) > volume(self.implied)
+
+
+class BrokenContract(msgspec.Struct, frozen=True, tag=True):
+    """A pass of a training step that fires other collectives than its parallel plan has to.
+
+    ``lacking`` and ``extra``: what no lowering rule accounts for, with all its bytes in one
+    collective for each kind and group of axes.
+    """
+
+    kind: PlanKind
+    implied: Fired
+    fired: Fired
+    lacking: Fired
+    extra: Fired
+
+    @property
+    def more(self) -> bool:
+        """Whether it moves more bytes than the contract, with all that it lacks."""
+        return volume(self.fired) > volume(self.implied)
+
+
+class WrongCount(msgspec.Struct, frozen=True, tag=True):
+    """Another number of collectives, kind by kind, than the case states."""
+
+    wanted: dict[str, int]
+    fired: Fired
+
+
+class TooMany(msgspec.Struct, frozen=True, tag=True):
+    """More collectives than the case says suffice."""
+
+    enough: dict[str, int]
+    fired: Fired
+
+
+class CountersDisagree(msgspec.Struct, frozen=True, tag=True):
+    """What was counted cannot be what happened, by another counter or by the shards."""
+
+    why: str
+    fired: Fired = ()
+
+
+class Missing(msgspec.Struct, frozen=True, tag=True):
+    """A field that the route promised to show, and does not; "result" for all of a result."""
+
+    field: str
+
+
+class Ended(msgspec.Struct, frozen=True, tag=True):
+    """The program did not run to its end."""
+
+    end: Refused | Hung | Crashed
+
+
+class NotRefused(msgspec.Struct, frozen=True, tag=True):
+    """A mesh step that is wrong, and that made a mesh."""
+
+    got: Array | None
+
+
+class WrongMesh(msgspec.Struct, frozen=True, tag=True):
+    """The devices that a mesh, or a group along one of its axes, has as one ``position`` sees it."""
+
+    position: int
+    wanted: Array
+    got: Array
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """Two answers to one question that differ in ``what``; both sides in words."""
+
+    what: str
+    before: str
+    after: str
+
+
+class DryRunDiffers(msgspec.Struct, frozen=True, tag=True):
+    """What a dry run says otherwise than the same release says with data."""
+
+    differences: tuple[Difference, ...]
+
+
+class Changed(msgspec.Struct, frozen=True, tag=True):
+    """What an answer has otherwise than the record that it is held against."""
+
+    differences: tuple[Difference, ...]
+
+
+Observation = (
+    WrongValue | WrongDtype | WrongShape | WrongShard | WrongOffset | WrongLayout | OtherLayout
+    | RanksDiffer | OtherPlan | BrokenContract | WrongCount | TooMany | CountersDisagree | Missing
+    | Ended | NotRefused | WrongMesh | DryRunDiffers | Changed
+)  # fmt: skip
+
+# How a cause names a kind of observation. Those that no cause can explain are not here.
+NAMES: dict[type, str] = {
+    WrongValue: "wrong value",
+    WrongDtype: "wrong dtype",
+    WrongShape: "wrong shape",
+    WrongShard: "wrong shard",
+    WrongOffset: "wrong offset",
+    WrongLayout: "wrong layout",
+    RanksDiffer: "ranks differ",
+    OtherPlan: "other plan",
+    BrokenContract: "other plan",
+    WrongCount: "wrong count",
+    TooMany: "wrong count",
+    CountersDisagree: "counters disagree",
+    Missing: "missing",
+    NotRefused: "not refused",
+    WrongMesh: "wrong mesh",
+    DryRunDiffers: "dry run differs",
+    Refused: "refused",
+    Hung: "hung",
+    Crashed: "crashed",
+}
+
+
+def name(one: Observation) -> str:
+    """How a cause names this kind of observation; "" for a kind that no cause explains."""
+    return NAMES.get(type(one.end) if isinstance(one, Ended) else type(one), "")
+
+
+def severity(one: Observation) -> Severity:
+    """How grave an observation is by itself, before the rest of its case is looked at."""
+    match one:
+        case OtherLayout():
+            return "free"
+        case OtherPlan():
+            return "costly" if one.more else "free"
+        case BrokenContract():
+            # A collective that a parallel plan needs and that is not there reduces too little.
+            less = volume(one.fired) < volume(one.implied)
+            return "costly" if one.more else "wrong" if less else "free"
+        case Ended(Refused()):
+            return "refused"
+        case _:
+            return "wrong"
+
+
+def failed(end: End) -> Ended | None:
+    """The observation of an end that is none of the program's own."""
+    return Ended(end) if isinstance(end, Refused | Hung | Crashed) else None
+
+
+def volume(fired: Fired) -> float:
+    """Bytes that the busiest device receives in all of these collectives."""
+    return sum(map(received, fired))

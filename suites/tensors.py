@@ -1,0 +1,67 @@
+"""What is each tensor of a case called, where does it lie, and what does the case ask of it?
+
+Static facts that the aspects share; looks at no answer.
+"""
+
+from __future__ import annotations
+
+from cases.grids import homes
+from cases.ledger import Aspect
+from cases.model import Case, Layout, Mesh
+from cases.recipes import row_of, sizes_of
+from cases.recipes.layouts import layouts
+
+# What the names of a recipe's unsharded step begin with.
+PLAIN = "plain/"
+# What the name of a materialised input or result ends with.
+FULL = "/full"
+
+
+def bare(step: str | None) -> str:
+    """The name inside "y/full"; "" for the whole program."""
+    return (step or "").removesuffix(FULL)
+
+
+def mesh_of(case: Case, name: str) -> Mesh:
+    """The mesh that an input or result sits on, whose positions its shards are listed by."""
+    return homes(case.question).get(name, case.question.mesh)
+
+
+def mesh_names(case: Case) -> frozenset[str]:
+    """What the mesh steps make, which is judged in an aspect of its own."""
+    return frozenset(step.result for step in case.question.mesh_steps)
+
+
+def value_aspect(case: Case, step: str | None) -> Aspect:
+    """The aspect that judges a value: "gradients" of a gradient, else "global"."""
+    name = bare(step)
+    if case.question.recipe is not None:
+        return "gradients" if "grad/" in name else "global"
+    grads = {one.result for one in case.question.steps if one.op == "grad"}
+    return "gradients" if name in grads else "global"
+
+
+def asked(case: Case) -> dict[str, Layout]:
+    """By name: the layout that the case asks for or states, or that its parallel plan has."""
+    question = case.question
+    if question.recipe is not None:
+        found = dict(layouts(row_of(question), sizes_of(question), question.mesh))
+        return found | case.expectation.layouts
+    found = {given.name: given.layout for given in question.inputs}
+    found |= {step.result: step.to for step in question.steps if step.to is not None}
+    return found | case.expectation.layouts
+
+
+def upstream(case: Case, step: str | None) -> frozenset[str]:
+    """A step with all that it is made of; of the whole program and of a recipe, everything."""
+    question, name = case.question, bare(step)
+    made = {one.result: one.args for one in question.steps}
+    everything = frozenset((*made, *(given.name for given in question.inputs), *question.check))
+    if question.recipe is not None or (name not in made and name not in everything):
+        return everything
+    found, waiting = set[str](), [name]
+    while waiting:
+        this = waiting.pop()
+        found.add(this)
+        waiting += [arg for arg in made.get(this, ()) if isinstance(arg, str) and arg not in found]
+    return frozenset(found)

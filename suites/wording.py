@@ -1,0 +1,195 @@
+"""How is what was seen told to a person? Places, layouts, collectives and observations as text.
+
+The only room in which observations become text. Nothing here is ever read back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from adapters.answer import ending
+from cases.arrays import Array
+from cases.layout import coordinate
+from cases.model import Case, Foreign, Layout, Mesh
+from cases.notation import both
+from suites import observation as seen
+from suites.observation import Fired, Observation, volume
+from suites.tensors import bare, mesh_of
+from suites.values import difference, show
+from suites.verdict import Finding, Verdict
+
+
+class Said(msgspec.Struct, frozen=True):
+    """An observation as text: what is wanted, what was got, where it first shows, and more."""
+
+    wanted: str = ""
+    got: str = ""
+    where: str = ""
+    more: str = ""
+
+
+def place(mesh: Mesh, position: int) -> str:
+    """A mesh position in words: device and coordinate."""
+    where = ", ".join(f"{axis}={index}" for axis, index in coordinate(mesh, position).items())
+    return f"device {mesh.devices[position]} ({where})"
+
+
+def layout_text(layout: Layout | Foreign | None, mesh: Mesh) -> str:
+    """A reported layout in both notations."""
+    if layout is None:
+        return "no layout"
+    return layout.text if isinstance(layout, Foreign) else both(layout, mesh)
+
+
+def say(collectives: Iterable[seen.Collective]) -> str:
+    """Collectives as a person writes them: ``2 all-gather(a), all-reduce(a,b)``."""
+    counted = Counter(f"{one.kind}({','.join(one.axes) or '?'})" for one in collectives)
+    return ", ".join(f"{n} {what}" if n > 1 else what for what, n in counted.items()) or "none"
+
+
+def kinds_text(counts: Mapping[str, int]) -> str:
+    """Numbers of collectives by kind: ``2 all-gather, 1 all-reduce``."""
+    return ", ".join(f"{n} {kind}" for kind, n in counts.items()) or "none"
+
+
+def bytes_text(fired: Fired) -> str:
+    """Collectives with the bytes that the busiest device receives: ``all-gather(a), 96 B``."""
+    return f"{say(fired)}, {volume(fired):,.0f} B" if fired else "none"
+
+
+def factor(fired: Fired, by: Fired) -> str:
+    """How the bytes of a plan compare with those of another, up to the name of the other."""
+    ours, theirs = volume(fired), volume(by)
+    if ours == theirs:
+        return "as many bytes as"
+    if theirs == 0:
+        return f"{ours:,.0f} B more than"
+    if ours > theirs:
+        return f"{ours / theirs:.3g} times the bytes of"
+    if ours == 0:
+        return f"{theirs:,.0f} B less than"
+    return f"{theirs / ours:.3g} times fewer bytes than"
+
+
+def say_observation(one: Observation, mesh: Mesh) -> Said:
+    """An observation of a tensor on ``mesh``."""
+    match one:
+        case seen.WrongValue(wanted, got, position, allowed):
+            rank = "every rank" if position is None else place(mesh, position)
+            return Said(show(wanted), show(got), f"on {rank}: {difference(wanted, got, allowed)}")
+        case seen.WrongDtype(wanted, got):
+            return Said(f"dtype {wanted}", f"dtype {got}")
+        case seen.WrongShape(wanted, got):
+            return Said(f"shape {list(wanted)}", f"shape {list(got)}")
+        case seen.WrongShard(position, wanted, got):
+            return _shard(place(mesh, position), wanted, got)
+        case seen.WrongOffset(position, wanted, got):
+            return Said(f"begins at {list(wanted)}", f"begins at {list(got)}", place(mesh, position))
+        case seen.WrongMesh(position, wanted, got):
+            return _shard(place(mesh, position), wanted, got)
+        case seen.WrongLayout(wanted, got):
+            return Said(layout_text(wanted, mesh), layout_text(got, mesh))
+        case seen.OtherLayout(theirs, ours):
+            return Said(layout_text(theirs, mesh), layout_text(ours, mesh))
+        case seen.RanksDiffer(reports, position, first, other):
+            if position is None or first is None or other is None:
+                return Said("one report from all ranks", "; ".join(reports))
+            wanted_text = f"{show(first)} as on {place(mesh, 0)}"
+            return Said(wanted_text, show(other), place(mesh, position))
+        case seen.OtherPlan(_, implied, fired, cheapest):
+            more = f"{factor(fired, implied)} the implied plan"
+            if cheapest is not None and cheapest != implied:
+                more += f"; the cheapest is {bytes_text(cheapest)}"
+            return Said(bytes_text(implied), bytes_text(fired), more=more)
+        case seen.BrokenContract(_, implied, fired, lacking, extra):
+            parts = [("lacking", lacking), ("not in the parallel plan", extra)]
+            more = "; ".join(f"{what}: {totals(some)}" for what, some in parts if some)
+            more += f"; {factor(fired, implied)} the parallel plan"
+            return Said(totals(implied), totals(fired), more=more)
+        case seen.WrongCount(counts, fired):
+            return Said(kinds_text(counts), kinds_text(Counter(c.kind for c in fired)))
+        case seen.TooMany(enough, fired):
+            return Said(f"no more than {kinds_text(enough)}", say(fired))
+        case seen.CountersDisagree(why, fired):
+            return Said("counters that fit what happened", say(fired) if fired else why)
+        case seen.Missing(field):
+            return Said(_FIELDS.get(field, field), "nothing: it is not in the answer")
+        case seen.Ended(end):
+            return Said("an answer", ending(end))
+        case seen.NotRefused(got):
+            return Said("a refusal", "a mesh" if got is None else show(got))
+        case seen.DryRunDiffers(differences):
+            return _differences(differences, "with data")
+        case seen.Changed(differences):
+            return _differences(differences, "in the record")
+
+
+def _differences(some: tuple[seen.Difference, ...], where: str) -> Said:
+    wanted = "; ".join(f"{one.what} {where}: {one.before}" for one in some)
+    return Said(wanted, "; ".join(f"{one.what} now: {one.after}" for one in some))
+
+
+_FIELDS = {
+    "full": "a global value", "shards": "local shards", "offsets": "the offsets of the shards",
+    "layout": "a layout", "collectives": "counted collectives", "result": "this result",
+}  # fmt: skip
+
+
+def totals(fired: Fired) -> str:
+    """Collectives with the bytes of their operands: ``all-gather(fsdp) of 512 B``."""
+    found: Counter[str] = Counter()
+    for one in fired:
+        found[f"{one.kind}({','.join(one.axes) or '?'})"] += one.bytes
+    return ", ".join(f"{what} of {n:,} B" for what, n in found.items() if n) or "none"
+
+
+def _shard(
+    where: str, wanted: Array | tuple[int, ...], got: Array | tuple[int, ...]
+) -> Said:
+    if isinstance(wanted, Array) and isinstance(got, Array):
+        off = difference(wanted, got, seen.Tolerance())
+        return Said(show(wanted), show(got), f"{where}: {off}" if off else where)
+    return Said(f"a shard of shape {_shape(wanted)}", f"one of shape {_shape(got)}", where)
+
+
+def _shape(one: Array | tuple[int, ...]) -> str:
+    return str(list(one.shape if isinstance(one, Array) else one))
+
+
+def verdict_of(
+    finding: Finding, case: Case, subject: str, cause: str | None = None, why: str = "",
+    known: bool = False,
+) -> Verdict:  # fmt: skip
+    """The line of a finding about a subject's answer to a case.
+
+    ``cause``: the id of what explains it; ``known``: whether that excuses it.
+    """
+    said = Said(got=finding.got)
+    if finding.observation is not None:
+        said = say_observation(finding.observation, mesh_of(case, bare(finding.step)))
+    reasons = [one for one in (finding.why, said.more, why) if one]
+    return Verdict(
+        case.id,
+        finding.step,
+        finding.aspect,
+        subject,
+        finding.against,
+        "known" if known else finding.outcome,
+        finding.severity,
+        cause,
+        said.wanted,
+        said.got,
+        "; ".join(reasons),
+    )
+
+
+def where(finding: Finding, case: Case) -> str:
+    """Position and index of the first difference, for the failure text; "" if there is none."""
+    if finding.observation is None:
+        return ""
+    return say_observation(finding.observation, mesh_of(case, bare(finding.step))).where
+
+
