@@ -21,11 +21,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("shard parity")
     group.addoption("--cases", metavar="FILE_OR_FOLDER", help="run these cases, not the catalogue")
     group.addoption("--exhaustive", action="store_true", help="every combination, not a sample")
-    group.addoption("--plan", action="store_true",
+    group.addoption("--dry-run", "--plan", action="store_true",
                     help="with no data: layouts, collectives, sizes")  # fmt: skip
     group.addoption("--verdicts", metavar="FILE", help="write one JSON line per verdict")
     group.addoption("--ledger", metavar="FILE", action="append", default=[],
-                    help="known divergences of your own, beside the project's")  # fmt: skip
+                    help="causes of your own, which excuse what they explain")  # fmt: skip
+    group.addoption("--baseline", metavar="FILE_OR_FOLDER", action="append", default=[],
+                    help="records that your own cases must not differ from")  # fmt: skip
+    group.addoption("--fail-on", metavar="SEVERITIES", default="",
+                    help="what fails a case: wrong,refused,… (default for your own cases:"
+                    " wrong,refused; for the catalogue: wrong,refused,costly)")  # fmt: skip
     group.addoption("--record", metavar="FILE_OR_FOLDER",
                     help="keep the answers of the frameworks that run live")  # fmt: skip
     group.addoption("--repro", metavar="DIR",
@@ -95,7 +100,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         if repro := item.config.stash.get(REPRO, None):
             case = item.callspec.params["case"]  # type: ignore[attr-defined]
             releases = {name: hello.release for name, hello in judged.hellos.items()}
-            repro.write(report, case, judged.verdicts, judged.answers, releases)
+            repro.write(report, case, judged.judgement, judged.answers, releases)
     return report
 
 

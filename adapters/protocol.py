@@ -37,6 +37,7 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
     facts: tuple[str, ...] = ()
     pid: int = 0
     unseen: tuple[str, ...] = ()
+    promises: dict[str, tuple[str, ...]] = {}
 
 
 class Ask(msgspec.Struct, frozen=True, tag=True):

@@ -224,6 +224,21 @@ def load(
     return Record(str(path), header, lines, its, header.subjects if subjects is None else subjects)
 
 
+def header(path: str | Path) -> Header:
+    """The header of a record, without reading the rest.
+
+    Raises:
+        BadInput: it cannot be read, or is no record of this format.
+    """
+    where = Where(str(path))
+    try:
+        with open(path, "rb") as file:
+            first = file.readline()
+    except OSError as error:
+        raise where.bad(f"{error.strerror}", _A_RECORD) from None
+    return _head(first, where)
+
+
 def _read(path: Path, where: Where) -> bytes:
     try:
         text = path.read_bytes()
@@ -271,7 +286,7 @@ def write(
         hello.framework,
         hello.release,
         ".".join(hello.python.split(".")[:2]),
-        f"{sys.platform}-{platform.machine()}",
+        platform_name(),
         suite(),
         tuple(map(normal.text, hello.facts)),
         tuple(map(normal.text, hello.unseen)),
@@ -280,6 +295,11 @@ def write(
         "",
     )
     _write(Path(path), header, rows)
+
+
+def platform_name() -> str:
+    """This machine's platform as headers have it: ``linux-x86_64``."""
+    return f"{sys.platform}-{platform.machine()}"
 
 
 @cache

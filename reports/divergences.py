@@ -14,8 +14,8 @@ from cases.ledger import Entry, applies
 from cases.model import slug
 from reports.judged import Judged, frameworks, judged, ledger, size
 from reports.tell import releases
-from suites.aspects import mesh_of
 from suites.failure import mesh_said, said
+from suites.tensors import mesh_of
 from suites.verdict import Verdict
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "divergences.md"

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from suites.ranges import Stand, stands
 
 from adapters.record import digest
 from adapters.registry import FRAMEWORKS, framework_of, subjects
@@ -28,7 +29,6 @@ from cases.model import slug
 from reports import operators, plans
 from suites.judge import GONE
 from suites.pairs import BASE, Open, Tally, chosen, judged
-from suites.ranges import Stand, stands
 from suites.shelf import Shelf, find, load, release_of
 from suites.sources import RECORDS, public
 from suites.verdict import OUTCOMES

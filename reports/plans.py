@@ -20,9 +20,9 @@ from cases.model import slug
 from cases.notation import both
 from reports.judged import frameworks, ledger
 from reports.tell import recorded
-from suites.collectives import say
 from suites.sources import RECORDS
 from suites.verdict import Verdict
+from suites.wording import say
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "plan.md"
 KEPT = RECORDS / "plan.json"

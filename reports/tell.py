@@ -18,11 +18,12 @@ from adapters.answer import Answer, Collective, Done, Observed, ending
 from adapters.registry import FRAMEWORKS
 from cases.catalogue import catalogue
 from cases.model import Case, Mesh, slug
-from suites.aspects import mesh_of, place, said
-from suites.collectives import say
 from suites.failure import said as program_line
 from suites.sources import RECORDS, pinned, record_path
+from suites.tensors import mesh_of
 from suites.values import show
+from suites.wording import layout_text as said
+from suites.wording import place, say
 
 # Larger shards are told by their shape alone.
 _MOST = 16

@@ -433,9 +433,7 @@ def beside(ours: Context, theirs: Context, doubt: frozenset[str]) -> list[Findin
     return found
 
 
-def same_shards(
-    ours: Context, seen: Observed, theirs: Context, other: Observed
-) -> Finding | None:
+def same_shards(ours: Context, seen: Observed, theirs: Context, other: Observed) -> Finding | None:
     """Do two subjects hold the same shards, device by device, where their layouts are equal?"""
     if seen.name.startswith(PLAIN):
         return None
@@ -479,9 +477,7 @@ def _same_layout(mesh: Mesh, one: Observed, other: Observed) -> bool:
     )
 
 
-def same_layout(
-    ours: Context, seen: Observed, theirs: Context, other: Observed
-) -> Finding | None:
+def same_layout(ours: Context, seen: Observed, theirs: Context, other: Observed) -> Finding | None:
     """Do two subjects report the same layout? Another one is free where nobody asked for one."""
     if seen.name.startswith(PLAIN) or executes_plan(ours.answer.subject):
         return None

@@ -62,10 +62,12 @@ REDUCES = Lowering(
     "https://github.com/tenstorrent/tt-xla/issues/3071",
 )
 MERGES = Lowering(
-    "one over several axes", "one collective runs over several mesh axes at once",
+    "one over several axes",
+    "one collective runs over several mesh axes at once",
 )
 SEQUENCE = Lowering(
-    "one after the other", "two collectives over one axis each, where one over both would do",
+    "one after the other",
+    "two collectives over one axis each, where one over both would do",
     "https://github.com/pytorch/pytorch/issues/171916",
 )
 

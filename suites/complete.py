@@ -1,4 +1,5 @@
 """Stand-in until the adapters' own module is merged."""
+
 from __future__ import annotations
 
 

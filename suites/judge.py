@@ -25,19 +25,19 @@ from suites.observation import RanksDiffer, WrongDtype, WrongShape, WrongShard
 from suites.tensors import bare
 from suites.truth import Truth, truth
 from suites.verdict import REFERENCE, Finding, Verdict, differs, not_comparable
-from suites.wording import verdict_of, where
+from suites.wording import verdict_of
 
 Promises = Mapping[str, tuple[str, ...]]
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """The verdicts of a case, and for some, by index, where the first difference is.
+    """The verdicts of a case, and for each what it was made of.
 
     ``firsts``: by index, what explains a finding that inherits nothing.
     """
 
     verdicts: list[Verdict]
-    where: dict[int, str]
+    findings: list[Finding]
     firsts: dict[int, Explained] = {}
 
 
@@ -56,13 +56,15 @@ def judge(
     *,
     promises: Promises | None = None,
     pins: Mapping[str, Answer] | None = None,
+    nearest: Mapping[str, Answer] | None = None,
     real: Mapping[str, Answer] | None = None,
     excusing: Collection[str] | None = None,
 ) -> Judgement:
     """Everything that can be said about one case.
 
     ``answers`` and ``pins``: by subject; a pin is what the record of the very same environment
-    holds. ``promises``: by subject, the fields that its route always shows. ``real``: as pins, of
+    holds. ``nearest``: what that of the nearest release holds, which is told and fails nothing.
+    ``promises``: by subject, the fields that its route always shows. ``real``: as pins, of
     the question with its data, where the case is its dry run. ``excusing``: ids of the causes that
     excuse what they explain; all if None.
     """
@@ -80,7 +82,7 @@ def judge(
         refused_routes(own, [answers[one] for one in answers if _is_other(one, subject)])
     doubt = {subject: aspects.doubtful(own) for subject, own in found.items()}
     verdicts: list[Verdict] = []
-    places: dict[int, str] = {}
+    findings: list[Finding] = []
     firsts: dict[int, Explained] = {}
     for subject, answer in answers.items():
         own = list(found[subject])
@@ -88,17 +90,20 @@ def judge(
             own += aspects.beside(contexts[subject], contexts[other], doubt[other])
         if real is not None:
             own += differences.agreement(case, answer, real.get(subject))
-        pin = (pins or {}).get(subject)
+        right = contexts[subject].right
         drift = []
-        if pin is not None:
-            drift = differences.changed(case, answer, pin, contexts[subject].right)
+        if pins and subject in pins:
+            drift = differences.changed(case, answer, pins[subject], right)
+        elif nearest and subject in nearest:
+            told = differences.changed(case, answer, nearest[subject], right)
+            why = "this is drift from the record of the nearest release"
+            own += [msgspec.structs.replace(one, severity=None, why=why) for one in told]
         for one in settle(contexts[subject], own, drift, ledger, fact, excusing):
-            if place := where(one.finding, case):
-                places[len(verdicts)] = place
             if one.explained.first:
                 firsts[len(verdicts)] = one.explained
             verdicts.append(line(case, subject, one))
-    return Judgement(verdicts, places, firsts)
+            findings.append(one.finding)
+    return Judgement(verdicts, findings, firsts)
 
 
 def _is_other(one: str, subject: str) -> bool:

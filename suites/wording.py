@@ -87,7 +87,9 @@ def say_observation(one: Observation, mesh: Mesh) -> Said:
         case seen.WrongShard(position, wanted, got):
             return _shard(place(mesh, position), wanted, got)
         case seen.WrongOffset(position, wanted, got):
-            return Said(f"begins at {list(wanted)}", f"begins at {list(got)}", place(mesh, position))
+            return Said(
+                f"begins at {list(wanted)}", f"begins at {list(got)}", place(mesh, position)
+            )
         case seen.WrongMesh(position, wanted, got):
             return _shard(place(mesh, position), wanted, got)
         case seen.WrongLayout(wanted, got):
@@ -146,9 +148,7 @@ def totals(fired: Fired) -> str:
     return ", ".join(f"{what} of {n:,} B" for what, n in found.items() if n) or "none"
 
 
-def _shard(
-    where: str, wanted: Array | tuple[int, ...], got: Array | tuple[int, ...]
-) -> Said:
+def _shard(where: str, wanted: Array | tuple[int, ...], got: Array | tuple[int, ...]) -> Said:
     if isinstance(wanted, Array) and isinstance(got, Array):
         off = difference(wanted, got, seen.Tolerance())
         return Said(show(wanted), show(got), f"{where}: {off}" if off else where)
@@ -191,5 +191,3 @@ def where(finding: Finding, case: Case) -> str:
     if finding.observation is None:
         return ""
     return say_observation(finding.observation, mesh_of(case, bare(finding.step))).where
-
-

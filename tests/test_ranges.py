@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 from packaging.specifiers import SpecifierSet
+from suites.ranges import Stand, specifier, stands
 
 from adapters.registry import framework_of, subjects
 from cases.catalogue import family
 from cases.ledger import LEDGER, Entry, Named, applies, load_ledger
 from reports.pairs import elsewhere, told
 from suites.pairs import Stood, Tally, count, in_force
-from suites.ranges import Stand, specifier, stands
 from suites.shelf import find, load
 from suites.sources import RECORDS, pinned
 from tests.test_pairs import written

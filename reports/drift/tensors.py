@@ -14,8 +14,9 @@ from reports.drift.model import Change, Kind
 from reports.drift.numbers import Arrays, allowed, apart, turn
 from reports.drift.pair import Pair, change
 from reports.drift.patterns import moved
-from suites.aspects import mesh_of, said
+from suites.tensors import mesh_of
 from suites.truth import Truth
+from suites.wording import layout_text as said
 
 NOT_SHOWN = "not shown"
 # Changes of how a tensor lies that are none of its layout.
