@@ -59,6 +59,7 @@ class Header(msgspec.Struct, frozen=True):
     subjects: tuple[str, ...]
     count: int
     values: str
+    promises: dict[str, tuple[str, ...]] = {}
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -121,6 +122,7 @@ class Record:
             header.python,
             header.facts,
             unseen=header.unseen,
+            promises=header.promises,
         )
 
     def ask(self, question: Question) -> None:

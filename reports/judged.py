@@ -14,7 +14,7 @@ import msgspec
 
 from adapters.registry import subjects
 from cases.catalogue import catalogue
-from cases.ledger import LEDGER, Entry, load_ledger
+from cases.ledger import LEDGER, Cause, load_ledger
 from cases.model import Case
 from reports.tell import recorded, releases
 from suites.judge import judge
@@ -47,7 +47,7 @@ class Judged(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=1)
-def ledger() -> tuple[Entry, ...]:
+def ledger() -> tuple[Cause, ...]:
     """The project's ledger."""
     return load_ledger(LEDGER, subjects())
 
@@ -56,10 +56,8 @@ def ledger() -> tuple[Entry, ...]:
 def judged() -> tuple[Judged, ...]:
     """Every case of the catalogue, as the committed records answer it."""
     found = []
-    known = releases()
     for case in catalogue():
-        answers = recorded(case)
-        found.append(Judged(case, tuple(judge(case, answers, ledger(), known, answers).verdicts)))
+        found.append(Judged(case, tuple(judge(case, recorded(case), ledger()).verdicts)))
     return tuple(found)
 
 
