@@ -1,11 +1,11 @@
 """Why do frameworks diverge? The causes of a ledger: what each looks like, where, and why.
 
-A cause (``[[cause]]``) tells a fault by what is plain before anything runs (facts of the case and of
-the step) and by what it looks like: the kind of observation, a pattern of its message if it is a
-refusal, the relation to the right value if it is a wrong value. In which cases and releases it shows
-follows from the records and is written nowhere. A ``[[documented]]`` entry has the same form, for
-what a framework's own documentation calls undefined or the caller's duty. Whether an answer fits a
-cause is judged elsewhere.
+A cause (``[[cause]]``) tells a fault by what is plain before anything runs (facts of the case and
+of the step) and by what it looks like: the kind of observation, a pattern of its message if it is a
+refusal, the relation to the right value if it is a wrong value. In which cases and releases it
+shows follows from the records and is written nowhere. A ``[[documented]]`` entry has the same form,
+for what a framework's own documentation calls undefined or the caller's duty. Whether an answer
+fits a cause is judged elsewhere.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Why do frameworks diverge, in which releases, and what is the smallest case of each cause?
 
-The page `docs/causes.md`, which ``python -m reports.pairs --write`` writes from all records. Where a
-cause shows is counted there, and stands in no ledger.
+The page `docs/causes.md`, which ``python -m reports.pairs --write`` writes from all records. Where
+a cause shows is counted there, and stands in no ledger.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def page(tally: Tally, ledger: Sequence[Cause], releases: Releases) -> str:
     lines = [
         "# Causes of divergence",
         "",
-        "Written by `python -m reports.pairs --write` from the ledger, `cases/divergences/`, and all"
-        " records; do not edit.",
+        "Written by `python -m reports.pairs --write` from the ledger, `cases/divergences/`, and"
+        " all records; do not edit.",
         "",
         "The smallest case of each cause can be had as a script: `pytest -k CASE --repro=out/`.",
         "",

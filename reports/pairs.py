@@ -40,7 +40,7 @@ Releases = Mapping[str, Sequence[str]]
 
 
 def matrix(tally: Tally, releases: Releases, base: str, other: str) -> list[str]:
-    """A table for each kind of verdict, the gravest first: rows one framework, columns the other."""
+    """A table for each kind of verdict, gravest first: rows one framework, columns the other."""
     lines = []
     for outcome in ("divergence", "known", "agree", "not comparable"):
         at = OUTCOMES.index(outcome)

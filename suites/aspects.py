@@ -191,9 +191,9 @@ def _unsound(context: Context, seen: Observed) -> Observation | None:
     mesh, layout = mesh_of(context.case, seen.name), seen.layout
     if seen.disagreements:
         return seen_as.RanksDiffer(seen.disagreements)
-    for position, full in enumerate(seen.full):
-        if full != seen.full[0]:
-            return seen_as.RanksDiffer((), position, seen.full[0], full)
+    for position, other in enumerate(seen.full):
+        if other != seen.full[0]:
+            return seen_as.RanksDiffer((), position, seen.full[0], other)
     if not isinstance(layout, Layout):
         return None
     if layout.ndim != len(seen.shape):

@@ -249,12 +249,13 @@ def collectives(context: Context) -> list[Finding]:
     steps = {step.result: step for step in case.question.steps}
     for seen in context.tensors:
         mesh, layout = mesh_of(case, seen.name), seen.layout
-        if seen.full_collectives is not None and isinstance(layout, Layout):
-            if layout.ndim == len(seen.shape):
-                whole = Layout(((),) * layout.ndim)
-                by = measure(mesh, layout, whole, seen.shape, _itemsize(seen.dtype))
-                name = f"{seen.name}{FULL}"
-                found.append(held(mesh, answer.subject, name, seen.full_collectives, by))
+        fits = isinstance(layout, Layout) and layout.ndim == len(seen.shape)
+        if seen.full_collectives is not None and fits:
+            assert isinstance(layout, Layout)
+            whole = Layout(((),) * layout.ndim)
+            by = measure(mesh, layout, whole, seen.shape, _itemsize(seen.dtype))
+            name = f"{seen.name}{FULL}"
+            found.append(held(mesh, answer.subject, name, seen.full_collectives, by))
         if seen.name not in steps:
             continue
         if "collectives" in context.missing.get(seen.name, ()):

@@ -11,7 +11,7 @@ from adapters.answer import Answer, Crashed, End, Hung, Observed, ending
 from adapters.registry import FRAMEWORKS, framework_of
 from cases.arrays import unpack
 from cases.ledger import ASPECTS, Aspect
-from cases.model import Case, Input, Mesh, MeshStep, Step, slug
+from cases.model import Case, Input, Mesh, MeshStep, Step
 from cases.notation import both
 from cases.recipes import row_of, sizes_of
 from cases.recipes.form import PASSES
@@ -43,7 +43,7 @@ def report(
     order = {name: number for number, name in enumerate(_order(case))}
     bad = [(i, verdicts[i]) for i in failing]
     bad.sort(key=lambda iv: (order.get(bare(iv[1].step), -1), ASPECTS.index(iv[1].aspect)))
-    lines = [_headline(case, bad), *_asked(case)]
+    lines = [_headline(bad), *_asked(case)]
     for index, verdict in bad:
         lines += ["", *_told(verdict, where(judgement.findings[index], case))]
         answer = answers.get(verdict.subject)
@@ -56,7 +56,7 @@ def report(
     return "\n".join(lines + _again(bad, command, program))
 
 
-def _headline(case: Case, bad: Sequence[tuple[int, Verdict]]) -> str:
+def _headline(bad: Sequence[tuple[int, Verdict]]) -> str:
     """What is wrong, in the one line that pytest's short summary shows."""
     first = next((v for _, v in bad if v.severity == "wrong"), bad[0][1])
     at = f" at {first.step}" if first.step else ""
@@ -68,7 +68,7 @@ def _headline(case: Case, bad: Sequence[tuple[int, Verdict]]) -> str:
         what = "another answer than its record"
     cause = f" (known cause: {first.ledger})" if first.ledger else ""
     more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
-    return f"{slug(case.id)}: {first.subject}: {what}{at}{cause}{more}"
+    return f"{first.subject}: {what}{at}{cause}{more}"
 
 
 _HEADLINES: dict[Aspect, str] = {

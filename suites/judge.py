@@ -1,4 +1,4 @@
-"""How does a case come out? Every aspect of every answer, what the records pin, what the ledger knows.
+"""How does a case come out? Every aspect of every answer, the records that pin it, the ledger.
 
 Pure: a case, its answers, the ledger and the records of the same environment go in, verdicts come
 out. One judge for programs, recipes and dry runs.
@@ -111,7 +111,7 @@ def _is_other(one: str, subject: str) -> bool:
 
 
 def bases(subject: str, present: Collection[str]) -> list[str]:
-    """What a subject is held against: the first route that answers of each framework before its own."""
+    """What a subject is held against: of each framework before its own, the first route."""
     found = []
     for name, row in FRAMEWORKS.items():
         if name == framework_of(subject):
@@ -182,7 +182,7 @@ def line(case: Case, subject: str, one: Settled) -> Verdict:
 
 
 def reached(answer: Answer, real: Answer | None) -> Answer:
-    """A dry run's answer without what the run with data never gets to, where it does not end well."""
+    """A dry run's answer without what a run with data that does not end well never gets to."""
     if real is None or not isinstance(real.end, Refused | Hung | Crashed):
         return answer
     names = {seen.name for seen in real.seen}

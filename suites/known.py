@@ -1,7 +1,7 @@
 """Which cause explains a finding? By the ledger, in program order; later findings inherit it.
 
-The first wrong, refused or costly finding of an answer needs a cause of its own. What follows from a
-wrong or refused result inherits that result's cause. Knows no record.
+The first wrong, refused or costly finding of an answer needs a cause of its own. What follows from
+a wrong or refused result inherits that result's cause. Knows no record.
 """
 
 from __future__ import annotations
@@ -75,23 +75,23 @@ def explain(
             continue
         # All that is wrong with one result has one cause, whichever aspect shows it best.
         alike = [i for i in bad if found[i].step == step and found[i].severity != "costly"]
-        for one in alike:
-            fit = _fitting(case, answer, found[one], causes, fact, right)
+        for shows in alike:
+            fit = _fitting(case, answer, found[shows], causes, fact, right)
             if fit:
                 first = Explained(fit[0], True, tuple(cause.id for cause in fit[1:]))
                 for i in alike:
-                    out[i] = msgspec.structs.replace(first, first=i == one, others=first.others)
+                    out[i] = msgspec.structs.replace(first, first=i == shows)
                 wrong[bare(step)] = first
                 break
     for index in bad:
-        one = found[index]
-        if one.severity != "costly":
+        costly = found[index]
+        if costly.severity != "costly":
             continue
-        above = upstream(case, one.step)
+        above = upstream(case, costly.step)
         inherited = next((wrong[name] for name in wrong if name in above), None)
         if inherited is not None:
             out[index] = msgspec.structs.replace(inherited, first=False, others=())
-        elif fit := _fitting(case, answer, one, causes, fact, right):
+        elif fit := _fitting(case, answer, costly, causes, fact, right):
             out[index] = Explained(fit[0], True, tuple(cause.id for cause in fit[1:]))
     return out
 

@@ -70,7 +70,7 @@ class Open(msgspec.Struct, frozen=True):
 
 
 class Met(msgspec.Struct):
-    """Where a cause explains something: cases by release, and the smallest case with its verdict."""
+    """Where a cause explains something: cases by release, the smallest case and its verdict."""
 
     cases: dict[str, set[str]] = {}
     smallest: tuple[int, str, Verdict] | None = None
@@ -158,9 +158,7 @@ def _beside(
     more = [
         finding
         for one in held
-        for finding in aspects.beside(
-            of, other.contexts[one], aspects.doubtful(other.found[one])
-        )
+        for finding in aspects.beside(of, other.contexts[one], aspects.doubtful(other.found[one]))
     ]
     # What is found beside another may follow from what is found alone.
     settled = settle(of, [*own, *more], (), ledger, fact, None)[len(own) :]

@@ -125,7 +125,7 @@ def by_subject(verdicts: Iterable[Verdict]) -> dict[str, dict[str, str]]:
     """By subject and case, the gravest that was met: a severity, "right" or "not asked"."""
     found: dict[str, dict[str, str]] = {}
     for one in verdicts:
-        state = one.severity or "right"
+        state: str = one.severity or "right"
         if one.aspect == "ending" and one.verdict == "not comparable" and one.severity is None:
             state = "not asked"
         cases = found.setdefault(one.subject, {})

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from adapters.answer import ending
+from adapters.answer import Collective, ending
 from cases.arrays import Array
 from cases.layout import coordinate
 from cases.model import Case, Foreign, Layout, Mesh
@@ -18,7 +18,7 @@ from cases.notation import both
 from suites import observation as seen
 from suites.observation import Fired, Observation, volume
 from suites.tensors import bare, mesh_of
-from suites.values import difference, show
+from suites.values import EXACT, difference, show
 from suites.verdict import Finding, Verdict
 
 
@@ -44,7 +44,7 @@ def layout_text(layout: Layout | Foreign | None, mesh: Mesh) -> str:
     return layout.text if isinstance(layout, Foreign) else both(layout, mesh)
 
 
-def say(collectives: Iterable[seen.Collective]) -> str:
+def say(collectives: Iterable[Collective]) -> str:
     """Collectives as a person writes them: ``2 all-gather(a), all-reduce(a,b)``."""
     counted = Counter(f"{one.kind}({','.join(one.axes) or '?'})" for one in collectives)
     return ", ".join(f"{n} {what}" if n > 1 else what for what, n in counted.items()) or "none"
@@ -150,7 +150,7 @@ def totals(fired: Fired) -> str:
 
 def _shard(where: str, wanted: Array | tuple[int, ...], got: Array | tuple[int, ...]) -> Said:
     if isinstance(wanted, Array) and isinstance(got, Array):
-        off = difference(wanted, got, seen.Tolerance())
+        off = difference(wanted, got, EXACT)
         return Said(show(wanted), show(got), f"{where}: {off}" if off else where)
     return Said(f"a shard of shape {_shape(wanted)}", f"one of shape {_shape(got)}", where)
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from suites.discrimination import Mistake
 
 from adapters.answer import Answer, Collective, Done, Observed
 from adapters.reference import recipes
@@ -20,7 +21,6 @@ from cases.layout import largest, normal, offset, ranges
 from cases.model import Case, Layout, Mesh
 from cases.recipes.values import RATE
 from suites.contracts import as_collective, dues
-from suites.discrimination import Mistake
 from suites.truth import Truth
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 import numpy as np
+from suites.discrimination import Mistake, lowered
 
 from adapters.answer import Answer, Collective, Done, Observed
 from adapters.reference.meshes import observe as observe_meshes
@@ -17,7 +18,6 @@ from cases.layout import largest, same
 from cases.model import Case, Layout
 from suites.aspects import mesh_names, mesh_of, value_aspect
 from suites.collectives import measure, step_measure
-from suites.discrimination import Mistake, lowered
 from suites.truth import Truth
 from suites.verdict import Aspect
 
