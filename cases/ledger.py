@@ -241,7 +241,7 @@ def _source(table: dict[str, Any], documented: bool, where: Where) -> tuple[str,
 
 
 _FLAGS = ("ascending", "uneven", "empty", "newly_partial", "swaps_partial")
-_PLANS = (
+PLANS = (
     "fires where nothing is implied", "fires nothing", "permutes", "more", "fewer", "gathers",
     "exchanges", "reduces", "gathers, exchanges and reduces", "over groups that are no axes",
 )  # fmt: skip
@@ -271,7 +271,7 @@ _CLOSED: dict[str, tuple[str, Collection[str]]] = {
     "indivisible": ("where", get_args(Split)),
     "dtype": ("a known dtype", DTYPES),
     "partial": ("a reduction", REDUCTIONS),
-    "plan": ("a kind of plan", _PLANS),
+    "plan": ("a kind of plan", PLANS),
 }
 
 

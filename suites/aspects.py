@@ -1,7 +1,6 @@
 """Is an answer sound, right, and the same as another's? One row for each thing that is asked.
 
-`TENSORS` asks about one input or result, `BESIDE` about the same input or result in two frameworks.
-A row names the fields that it looks at. One guard, `ask`, says *missing* where a route promised a
+`TENSORS` asks about one input or result. A row names the fields that it looks at. One guard, `ask`, says *missing* where a route promised a
 field and does not show it; what was never promised is *not comparable*, with the reason. Knows no
 ledger and no record. Collectives have a module of their own.
 """
@@ -17,7 +16,6 @@ from numpy.typing import NDArray
 from adapters.answer import Answer, Done, Observed, Refused, Unsupported, ending
 from adapters.reference.meshes import observe as observe_meshes
 from adapters.reference.values import cut, join
-from adapters.registry import executes_plan
 from cases.arrays import Array, pack, unpack
 from cases.layout import (
     coordinates,
@@ -33,7 +31,7 @@ from cases.model import Case, Layout, Mesh, Tolerance
 from suites import observation as seen_as
 from suites.local_steps import ran_on_shards
 from suites.observation import Missing, Observation, failed
-from suites.tensors import PLAIN, asked, bare, mesh_names, mesh_of, value_aspect
+from suites.tensors import PLAIN, asked, mesh_names, mesh_of, value_aspect
 from suites.truth import Truth, sampled_slopes
 from suites.values import EXACT, difference
 from suites.verdict import Finding, agree, differs, not_comparable
@@ -266,7 +264,7 @@ def value(context: Context, seen: Observed) -> Finding | None:
     if fulls is None:
         return _dealt(context, seen, wanted, allowed)
     for position, got in enumerate(fulls):
-        if (off := _off(wanted, got, allowed)) is not None:
+        if (off := off_by(wanted, got, allowed)) is not None:
             where = position if len(fulls) > 1 else None
             observed = off if where is None else msgspec.structs.replace(off, position=where)
             why = ran_on_shards(case, context.answer, seen) or right.doubt(name)
@@ -274,7 +272,8 @@ def value(context: Context, seen: Observed) -> Finding | None:
     return agree(name, aspect)
 
 
-def _off(wanted: Array, got: Array, allowed: Tolerance) -> seen_as.WrongValue | None:
+def off_by(wanted: Array, got: Array, allowed: Tolerance) -> seen_as.WrongValue | None:
+    """The observation of a value that is not the right one; None if it is."""
     if difference(wanted, got, allowed) is None:
         return None
     return seen_as.WrongValue(wanted, got, None, allowed)
@@ -287,7 +286,7 @@ def _slopes(case: Case, seen: Observed) -> Finding | None:
     if found is None:
         return not_comparable(seen.name, aspect, "no right value")
     wanted, got, allowed = found
-    off = _off(wanted, got, allowed)
+    off = off_by(wanted, got, allowed)
     return agree(seen.name, aspect) if off is None else differs(seen.name, aspect, off)
 
 
@@ -398,106 +397,3 @@ def _mesh(case: Case, right: Observed, seen: Observed) -> tuple[Observation | No
         if begins is not None and ours is not None and begins != ours:
             return seen_as.WrongOffset(position, begins, ours), doubt
     return None, ""
-
-
-# ---- two frameworks ----------------------------------------------------------------------------
-
-
-def doubtful(found: list[Finding]) -> frozenset[str]:
-    """The inputs and results of an answer that are wrong by themselves."""
-    aspects = ("soundness", "global", "gradients")
-    return frozenset(
-        bare(one.step) for one in found if one.aspect in aspects and one.severity == "wrong"
-    )
-
-
-def beside(ours: Context, theirs: Context, doubt: frozenset[str]) -> list[Finding]:
-    """What an answer gives rise to, held against that of another framework.
-
-    ``doubt``: where the other is wrong itself, so that nothing is held against it.
-    """
-    found, against = [], theirs.answer.subject
-    for seen in ours.tensors:
-        other = theirs.find(seen.name)
-        if other is None:
-            continue
-        for look in (same_shards, same_layout, same_unsharded):
-            finding = look(ours, seen, theirs, other)
-            if finding is None:
-                continue
-            if finding.bad and seen.name in doubt:
-                finding = not_comparable(
-                    seen.name, finding.aspect, f"{against} is itself wrong here", against
-                )
-            found.append(finding)
-    return found
-
-
-def same_shards(ours: Context, seen: Observed, theirs: Context, other: Observed) -> Finding | None:
-    """Do two subjects hold the same shards, device by device, where their layouts are equal?"""
-    if seen.name.startswith(PLAIN):
-        return None
-    mesh, against = mesh_of(ours.case, seen.name), theirs.answer.subject
-    if seen.name in ours.right.own:
-        why = "random numbers are each framework's own"
-        return not_comparable(seen.name, "shards", why, against)
-    if not (has_shards(seen) and has_shards(other)):
-        return not_comparable(seen.name, "shards", "no shards", against)
-    if not _same_layout(mesh, seen, other):
-        return not_comparable(seen.name, "shards", "the layouts differ", against)
-    if isinstance(seen.layout, Layout) and seen.layout.partial:
-        why = "any way to share out a pending sum is right"
-        return not_comparable(seen.name, "shards", why, against)
-    if seen.local is not None and other.local is not None:
-        if seen.local == other.local:
-            return agree(seen.name, "shards", against)
-        observed = seen_as.WrongShard(0, other.local, seen.local)
-        return differs(seen.name, "shards", observed, against)
-    # Each may be of the dtype that its own framework defines; values are judged by themselves.
-    if seen.dtype != other.dtype:
-        return not_comparable(seen.name, "shards", "the dtypes differ", against)
-    # Two right results of one op may round differently; soundness ties each to its own.
-    allowed = twice(ours.right.allowed.get(seen.name, EXACT))
-    for position, (got, wanted) in enumerate(zip(seen.shards or (), other.shards or ())):
-        if got is None or wanted is None:
-            continue
-        if difference(wanted, got, allowed) is not None:
-            observed = seen_as.WrongShard(position, wanted, got)
-            return differs(seen.name, "shards", observed, against)
-    return agree(seen.name, "shards", against)
-
-
-def _same_layout(mesh: Mesh, one: Observed, other: Observed) -> bool:
-    return (
-        isinstance(one.layout, Layout)
-        and isinstance(other.layout, Layout)
-        and one.shape == other.shape
-        and one.layout.ndim == other.layout.ndim == len(one.shape)
-        and same(mesh, one.layout, other.layout, one.shape)
-    )
-
-
-def same_layout(ours: Context, seen: Observed, theirs: Context, other: Observed) -> Finding | None:
-    """Do two subjects report the same layout? Another one is free where nobody asked for one."""
-    if seen.name.startswith(PLAIN) or executes_plan(ours.answer.subject):
-        return None
-    mesh, against = mesh_of(ours.case, seen.name), theirs.answer.subject
-    if seen.layout is None or other.layout is None:
-        return not_comparable(seen.name, "layout", "no layout reported", against)
-    if _same_layout(mesh, seen, other):
-        return agree(seen.name, "layout", against)
-    return differs(seen.name, "layout", seen_as.OtherLayout(other.layout, seen.layout), against)
-
-
-def same_unsharded(
-    ours: Context, seen: Observed, theirs: Context, other: Observed
-) -> Finding | None:
-    """Do the unsharded steps of a recipe agree in two frameworks?"""
-    if not seen.name.startswith(PLAIN) or not seen.full or not other.full:
-        return None
-    aspect, against = value_aspect(ours.case, seen.name), theirs.answer.subject
-    allowed = twice(ours.right.allowed.get(seen.name, EXACT))
-    off = _off(other.full[0], seen.full[0], allowed)
-    if off is None:
-        return agree(seen.name, aspect, against)
-    return differs(seen.name, aspect, off, against, why="the unsharded steps differ")

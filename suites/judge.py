@@ -15,7 +15,7 @@ from adapters.registry import FRAMEWORKS, executes_plan, framework_of
 from cases.facts import Facts, facts
 from cases.ledger import Cause
 from cases.model import Case
-from suites import aspects, contracts, differences
+from suites import aspects, contracts, differences, frameworks_compared
 from suites.aspects import Context, context
 from suites.collectives import collectives
 from suites.complete import missing
@@ -80,14 +80,14 @@ def judge(
         if real is not None:
             own[:] = left_to_data(own, real.get(subject))
         refused_routes(own, [answers[one] for one in answers if _is_other(one, subject)])
-    doubt = {subject: aspects.doubtful(own) for subject, own in found.items()}
+    doubt = {subject: frameworks_compared.doubtful(own) for subject, own in found.items()}
     verdicts: list[Verdict] = []
     findings: list[Finding] = []
     firsts: dict[int, Explained] = {}
     for subject, answer in answers.items():
         own = list(found[subject])
         for other in bases(subject, answers):
-            own += aspects.beside(contexts[subject], contexts[other], doubt[other])
+            own += frameworks_compared.beside(contexts[subject], contexts[other], doubt[other])
         if real is not None:
             own += differences.agreement(case, answer, real.get(subject))
         right = contexts[subject].right

@@ -26,7 +26,7 @@ from cases.catalogue import catalogue
 from cases.facts import Facts, facts
 from cases.ledger import Cause, load_ledger
 from cases.model import Case, slug
-from suites import aspects, replay
+from suites import frameworks_compared, replay
 from suites import shelf as shelves
 from suites.aspects import Context
 from suites.judge import Settled, alone, bases, line, look, refused_routes, settle
@@ -158,7 +158,9 @@ def _beside(
     more = [
         finding
         for one in held
-        for finding in aspects.beside(of, other.contexts[one], aspects.doubtful(other.found[one]))
+        for finding in frameworks_compared.beside(
+            of, other.contexts[one], frameworks_compared.doubtful(other.found[one])
+        )
     ]
     # What is found beside another may follow from what is found alone.
     settled = settle(of, [*own, *more], (), ledger, fact, None)[len(own) :]

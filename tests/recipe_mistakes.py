@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from suites.discrimination import Mistake
 
 from adapters.answer import Answer, Collective, Done, Observed
 from adapters.reference import recipes
@@ -22,6 +21,7 @@ from cases.model import Case, Layout, Mesh
 from cases.recipes.values import RATE
 from suites.contracts import as_collective, dues
 from suites.truth import Truth
+from tests.mistakes import Mistake
 
 
 def right_answer(case: Case, right: Truth, subject: str) -> Answer:

@@ -19,8 +19,8 @@ from adapters.protocol import VERSION, Hello
 from adapters.reference.values import Value, cut
 from cases.arrays import pack, unpack
 from cases.model import Case, Layout, Question
-from suites.discrimination import right_answer
 from suites.truth import truth
+from tests.mistakes import right_answer
 
 WRONG = os.environ.get("TOY_WRONG", "")
 
