@@ -160,7 +160,7 @@ def _passed(op: Op, step: Step, layouts: dict[int, Layout]) -> Pending | None:
         and all(
             set(layout.partial) == set(pending)
             if index in places
-            else not any(axis in used(layout) for axis, _ in pending)
+            else not layout.partial and not any(axis in used(layout) for axis, _ in pending)
             for index, layout in layouts.items()
         )
     ):
