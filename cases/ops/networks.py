@@ -9,7 +9,7 @@ import numpy as np
 from scipy import special
 
 from cases.ops import labels
-from cases.ops.row import Op, Value, rounded
+from cases.ops.row import SUM_LIKE, Op, Value, rounded
 
 _EXP = "exponentials multiply the error of their argument"
 _SPREAD = "squares double the error of their argument"
@@ -125,6 +125,7 @@ def _classes(name: str, function: Callable[..., Any], **about: Any) -> Op:
               grads=(0,), **about)  # fmt: skip
 
 
+# Of a difference the sums that both operands owe may be paid at once.
 ROWS = (
     Op("softmax", "normalisation", ("x",), rounded(_softmax), optional=("axis",),
        labels=labels.along, grads=(0,), roundings=32, why=_EXP),
@@ -134,10 +135,10 @@ ROWS = (
        optional=("eps",), labels=labels.last(1), grads=(0, 1, 2), roundings=32, why=_SPREAD),
     Op("rms_norm", "normalisation", ("x",), rounded(_rms_norm), more=("w",), optional=("eps",),
        labels=labels.last(1), grads=(0, 1), roundings=32, why=_SPREAD),
-    _pair("mse_loss", _square),
-    _pair("l1_loss", _distance),
-    _pair("huber_loss", _huber, "delta"),
-    _pair("smooth_l1_loss", _smooth, "beta"),
+    _pair("mse_loss", _square, unclear=SUM_LIKE),
+    _pair("l1_loss", _distance, unclear=SUM_LIKE),
+    _pair("huber_loss", _huber, "delta", unclear=SUM_LIKE),
+    _pair("smooth_l1_loss", _smooth, "beta", unclear=SUM_LIKE),
     _pair("binary_cross_entropy", _cross),
     _pair("binary_cross_entropy_with_logits", _cross_logits, roundings=32, why=_EXP),
     _pair("kl_div", _kl),

@@ -11,7 +11,7 @@ from scipy import special
 from cases.arrays import numpy_dtype
 from cases.model import Param
 from cases.ops import labels
-from cases.ops.row import ANY, SUM_LIKE, Op, Value, floats, is_narrow, rounded, wide
+from cases.ops.row import ANY, ORDER, SUM_LIKE, Op, Value, floats, is_narrow, rounded, wide
 
 _APPROXIMATE = "libraries approximate it to a few roundings"
 _EXP = "an exponential multiplies the error of its argument by the argument"
@@ -88,13 +88,17 @@ def _power(x: Any, y: Any) -> Value:
 
 
 ROWS = (
-    _binary("add", np.add, linear=SUM_LIKE, whole=True, grads=(0, 1)),
-    _binary("subtract", np.subtract, linear=SUM_LIKE, whole=True, grads=(0, 1)),
+    _binary("add", np.add, linear=SUM_LIKE, each=(0, 1), apart=ORDER | {"avg"}, whole=True,
+            grads=(0, 1)),
+    _binary("subtract", np.subtract, linear=SUM_LIKE, each=(0,), apart=ORDER | {"avg"}, whole=True,
+            grads=(0, 1)),
     _binary("multiply", np.multiply, each=(0, 1), whole=True, grads=(0, 1)),
     _binary("divide", np.divide, each=(0,), grads=(0, 1), roundings=4,
             why="a quotient may be a product with the inverse"),
-    _binary("maximum", np.maximum, linear=frozenset({"max"}), whole=True, grads=(0, 1)),
-    _binary("minimum", np.minimum, linear=frozenset({"min"}), whole=True, grads=(0, 1)),
+    _binary("maximum", np.maximum, linear=frozenset({"max"}), each=(0, 1), apart=ORDER,
+            whole=True, grads=(0, 1)),
+    _binary("minimum", np.minimum, linear=frozenset({"min"}), each=(0, 1), apart=ORDER,
+            whole=True, grads=(0, 1)),
     _binary("power", _power, grads=(0,), roundings=32, why=_EXP),
     _binary("remainder", _remainder, whole=True),
     _binary("floor_divide", np.floor_divide, whole=True),
@@ -113,15 +117,15 @@ ROWS = (
     _plain("negative", np.negative, linear=SUM_LIKE, whole=True, grads=(0,)),
     _plain("abs", np.abs, whole=True, grads=(0,)),
     _plain("square", np.square, whole=True, grads=(0,)),
-    _plain("sign", np.sign, whole=True),
+    _plain("sign", np.sign, linear=ORDER, whole=True),
     _plain("logical_not", np.logical_not, whole=True),
     _plain("isnan", np.isnan, whole=True),
     _plain("isfinite", np.isfinite, whole=True),
-    _plain("floor", np.floor, whole=True),
-    _plain("ceil", np.ceil, whole=True),
-    _plain("round", np.round, whole=True),
-    _unary("exp", np.exp, roundings=32, why=_EXP),
-    _unary("expm1", np.expm1, roundings=32, why=_EXP),
+    _plain("floor", np.floor, linear=ORDER, whole=True),
+    _plain("ceil", np.ceil, linear=ORDER, whole=True),
+    _plain("round", np.round, linear=ORDER, whole=True),
+    _unary("exp", np.exp, linear=ORDER, roundings=32, why=_EXP),
+    _unary("expm1", np.expm1, linear=ORDER, roundings=32, why=_EXP),
     _unary("log", np.log),
     _unary("log1p", np.log1p),
     _unary("sqrt", np.sqrt),
@@ -129,19 +133,20 @@ ROWS = (
     _unary("reciprocal", np.reciprocal),
     _unary("sin", np.sin),
     _unary("cos", np.cos),
-    _unary("tanh", np.tanh),
-    _unary("sigmoid", special.expit),
-    _unary("erf", special.erf),
-    _unary("relu", lambda x: np.maximum(x, 0)),
+    _unary("tanh", np.tanh, linear=ORDER),
+    _unary("sigmoid", special.expit, linear=ORDER),
+    _unary("erf", special.erf, linear=ORDER),
+    _unary("relu", lambda x: np.maximum(x, 0), linear=ORDER),
     _unary("gelu", _gelu),
     _unary("silu", _silu),
-    _unary("softplus", _softplus),
+    _unary("softplus", _softplus, linear=ORDER),
     Op("clip", "pointwise", ("x",), _clip, optional=("min", "max"), labels=labels.same,
-       whole=True, grads=(0,)),
+       linear=ORDER, whole=True, grads=(0,)),
     Op("astype", "pointwise", ("x",), _astype, required=("dtype",), labels=labels.same,
-       whole=True, grads=(0,)),
+       # Which rounds less, and which not at all, is a question of dtypes, which no rule knows.
+       unclear=ANY, whole=True, grads=(0,)),
     Op("where", "pointwise", ("c", "x", "y"), _where, numbers=True, labels=labels.broadcast,
-       whole=True, grads=(1, 2)),
+       linear=ANY, together=(1, 2), whole=True, grads=(1, 2)),
 )  # fmt: skip
 
 

@@ -18,8 +18,12 @@ from cases.model import REDUCTIONS, Param, Tolerance
 Value = NDArray[Any]
 Shape = tuple[int, ...]
 Params = dict[str, Param]
-# Per operand and for the result: a label per dim. A dim with the label "" is never split.
-Labels = tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]
+# What a dim is called; or, of a dim that is several in one, each with its size, major to minor.
+# A dim (or part) called "" is never split; of one called `UNSAID` nothing is said where it is.
+Label = str | tuple[tuple[str, int], ...]
+UNSAID = "?"
+# Per operand and for the result: a label per dim.
+Labels = tuple[tuple[tuple[Label, ...], ...], tuple[Label, ...]]
 Rule = Callable[[tuple[Shape, ...], Params], Labels | None]
 
 Family = Literal[
@@ -38,9 +42,13 @@ class Op(msgspec.Struct, frozen=True):
 
     ``labels``: the layout rule, which says for the shapes of the tensor operands what each
     dim is called in them and in the result; None where there is no clear rule. ``linear``: the
-    pending reductions that the op passes through when every argument owes the same. ``each``:
-    the arguments in which it is linear one at a time, the others held fixed. ``reduces``: the
-    reduction that it is over the labels that vanish; "by reduction": the parameter says.
+    pending reductions that the op passes through when every argument owes the same, or every
+    one of those ``together`` while the others owe nothing; a function of the parameters if they
+    say. ``each``: the arguments in which it passes on those of ``apart`` one at a time, the
+    others held fixed. ``addend``: the argument that is added to the rest, so that it must owe
+    what the rest owes. ``unclear``: the pending reductions of which no rule says whether they
+    are passed on. ``reduces``: the reduction that it is over the labels that vanish, or those
+    that do as well; "by reduction": the parameter says.
 
     ``moves``: elements are only moved about or left out. ``whole``: whole numbers give whole
     numbers. ``roundings``: how many roundings of the dtype a right result may be off, and
@@ -58,9 +66,13 @@ class Op(msgspec.Struct, frozen=True):
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     labels: Rule | None = None
-    linear: frozenset[str] = frozenset()
+    linear: frozenset[str] | Callable[[Params], frozenset[str]] = frozenset()
+    together: tuple[int, ...] = ()
     each: tuple[int, ...] = ()
-    reduces: str = ""
+    apart: frozenset[str] = frozenset({"sum", "avg"})
+    addend: int | None = None
+    unclear: frozenset[str] = frozenset()
+    reduces: str | tuple[str, ...] = ()
     moves: bool = False
     whole: bool = False
     roundings: int = 8
@@ -71,6 +83,8 @@ class Op(msgspec.Struct, frozen=True):
 
 
 SUM_LIKE = frozenset({"sum", "avg"})
+# A function that never falls may be taken before the largest, or the smallest, is.
+ORDER = frozenset({"max", "min"})
 ANY = frozenset(REDUCTIONS)
 
 # Half the distance between neighbours at 1, times two: one rounding of the dtype.
