@@ -112,9 +112,7 @@ def recorded(case: Case) -> dict[str, Answer]:
 def promises() -> dict[str, tuple[str, ...]]:
     """The fields that each subject has promised to show, by those records."""
     return {
-        subject: fields
-        for kept in _records()
-        for subject, fields in kept.header.promises.items()
+        subject: fields for kept in _records() for subject, fields in kept.header.promises.items()
     }
 
 

@@ -13,11 +13,10 @@ from cases.load import load
 from conftest import pytest_addoption
 from reports import (
     changes,
-    divergences,
+    dry_run,
     insensitive,
     operators,
     parallel_dims,
-    plans,
     public,
     randomness,
     recipes,
@@ -26,8 +25,7 @@ from reports import (
 from tests.runs import ROOT, run
 
 PAGES = (
-    changes, divergences, insensitive, operators, parallel_dims, plans, public, randomness, recipes,
-    vocabulary,
+    changes, dry_run, insensitive, operators, parallel_dims, public, randomness, recipes, vocabulary,
 )  # fmt: skip
 README = (ROOT / "README.md").read_text()
 
