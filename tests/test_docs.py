@@ -25,7 +25,8 @@ from reports import (
 from tests.runs import ROOT, run
 
 PAGES = (
-    changes, dry_run, insensitive, operators, parallel_dims, public, randomness, recipes, vocabulary,
+    changes, dry_run, insensitive, operators, parallel_dims, public, randomness, recipes,
+    vocabulary,
 )  # fmt: skip
 README = (ROOT / "README.md").read_text()
 
@@ -120,8 +121,9 @@ def test_every_option_is_in_the_readme() -> None:
         def getgroup(self, name: str) -> Parser:
             return self
 
-        def addoption(self, name: str, **kwargs: object) -> None:
-            self.names.append(name)
+        def addoption(self, *names: str, **kwargs: object) -> None:
+            # What comes first is the name; the others are what it was called before.
+            self.names.append(names[0])
 
     parser = Parser()
     pytest_addoption(parser)  # type: ignore[arg-type]
