@@ -64,12 +64,13 @@ def test_the_trained_layer_is_judged(tmp_path: Path) -> None:
     path.write_text(block("example: my_layer.toml"))
     ran = run(tmp_path, f"--cases={path}")
     assert ran.code == 0, ran.out
-    passes = {(v["case"], v["step"], v["subject"]): v["verdict"]
+    passes = {(v["case"], v["step"], v["subject"]): v["severity"]
               for v in ran.verdicts if v["aspect"] == "collectives"}  # fmt: skip
     for case in ("my-layer", "layer-of-405b"):
         for step in ("forward", "backward", "update"):
-            assert passes[case, step, "torch"] == "agree"
-            assert passes[case, step, "jax/jit"] in ("agree", "known")
+            assert passes[case, step, "torch"] is None
+            # What costs more is told of one's own case, and does not fail it.
+            assert passes[case, step, "jax/jit"] in (None, "free", "costly")
 
 
 def test_the_ported_layer_goes_from_toml_to_verdict_to_script_to_ledger(tmp_path: Path) -> None:
