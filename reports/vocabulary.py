@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from adapters.jax_xla import lines as jax_lines
 from adapters.jax_xla.attempt import Stopped
 from adapters.torch_dtensor import ops as torch_lines
@@ -106,18 +108,20 @@ _EDGES = (
 
 def _lines(question: Question) -> Iterator[str]:
     step = question.steps[0]
-    yield f"# {said(step, question.mesh).partition('    to ')[0]}"
+    # Without the layout that is asked for, which both lines have.
+    yield f"# {said(msgspec.structs.replace(step, to=None), question.mesh)}"
 
     def known() -> dict[str, Typed]:
         return shapes(question)
 
     try:
-        yield f"{torch_lines.step_source(step, question.mesh, 'mesh', known)}  # torch"
+        source = torch_lines.step_source(step, question.mesh, "mesh", known)
+        yield f"{step.result} = {source}  # torch"
     except Unsayable as error:
         yield f"# torch: {error}"
     try:
         (line, *_) = jax_lines.step_lines(question, step, "jit")
-        yield f"{line.removeprefix('r = ')}  # jax"
+        yield f"{line}  # jax"
     except Stopped as stopped:
         yield f"# jax: {stopped.end}"
 

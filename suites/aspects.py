@@ -1,8 +1,9 @@
-"""Is an answer sound, right, and the same as another's? One row for each thing that is asked.
+"""Is an answer sound and right? One row for each thing that is asked of an input or result.
 
-`TENSORS` asks about one input or result. A row names the fields that it looks at. One guard, `ask`, says *missing* where a route promised a
-field and does not show it; what was never promised is *not comparable*, with the reason. Knows no
-ledger and no record. Collectives have a module of their own.
+A row of `TENSORS` names the fields that it looks at. One guard, `ask`, says *missing* where a route
+promised a field and does not show it; what was never promised is *not comparable*, with the reason.
+Knows no ledger and no record. Collectives, and what two frameworks have in common, have modules of
+their own.
 """
 
 from __future__ import annotations

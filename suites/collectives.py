@@ -227,15 +227,15 @@ def held(mesh: Mesh, subject: str, step: str | None, counted: Fired, by: Measure
     if explained.plan is not None:
         observed = OtherPlan(explained.plan, by.implied, counted, by.cheapest)
         return differs(step, "collectives", observed)
-    rules = explained.rules or _sequence(mesh, subject, counted, by)
+    rules = explained.rules or sequence(mesh, subject, counted, by)
     why = "; ".join(f"{rule.name}: {rule.why}" for rule in rules)
     if not rules and volume(counted) != volume(by.implied):
         why = "the same collectives in another order, with operands of other sizes"
     return agree(step, "collectives", why=why)
 
 
-def _sequence(mesh: Mesh, subject: str, counted: Fired, by: Measure) -> tuple[Lowering, ...]:
-    """Whether what was done one axis at a time could have been one collective over them all."""
+def sequence(mesh: Mesh, subject: str, counted: Fired, by: Measure) -> tuple[Lowering, ...]:
+    """The rule, where what was done one axis at a time could have been one collective."""
     if by.cheapest is None or executes_plan(subject):
         return ()
     merged = atoms(mesh, counted) == atoms(mesh, by.cheapest)

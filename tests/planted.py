@@ -15,7 +15,6 @@ from adapters.record import Record
 from cases.model import Case
 from reports.drift import page_html, page_markdown, shelf
 from reports.drift.model import Border, Story
-from reports.judged import ledger
 from suites.sources import RECORDS, record_path
 
 OLDER = {"torch": "2.13.0", "jax": "0.10.2"}
@@ -147,6 +146,6 @@ def replaced(**fields: object) -> Edit:
 def pages(told: Sequence[Story]) -> tuple[str, str]:
     """Both pages: Markdown, then HTML."""
     return (
-        page_markdown.page(told, cases(), ledger()),
-        page_html.page(told, cases(), ledger()),
+        page_markdown.page(told, cases()),
+        page_html.page(told, cases()),
     )

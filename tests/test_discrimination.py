@@ -69,7 +69,9 @@ def test_a_case_can_notice_a_mistake_or_says_why_not(name: str) -> None:
     for case in family(name):
         right = truth(case, "torch")
         seeded = [
-            m for m in wrong_answers(case, right_answer(case, right)) if "collectives" not in m.aspects
+            one
+            for one in wrong_answers(case, right_answer(case, right))
+            if "collectives" not in one.aspects
         ]
         assert bool(seeded) != bool(case.insensitive), case.id
 
