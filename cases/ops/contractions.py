@@ -31,6 +31,8 @@ def _einsum(x: Value, w: Value, subscripts: str) -> Value:
 def _linear(x: Value, w: Value, b: Value | None = None) -> Value:
     if w.ndim != 2:
         raise ValueError("the weight has two dims, out and in")
+    if b is not None and b.shape != w.shape[:1]:
+        raise ValueError("a bias of one dim, as long as the weight's first")
     out = x @ w.T
     return np.asarray(out if b is None else out + b)
 
@@ -77,6 +79,8 @@ def convolution(places: int) -> Any:
 
 
 def _attention(q: Value, k: Value, v: Value, causal: bool = False) -> Value:
+    if min(q.ndim, k.ndim, v.ndim) < 2:
+        raise ValueError("operands of two dims or more")
     scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
     if causal:
         seen = np.tri(*scores.shape[-2:], dtype=np.bool_)

@@ -72,8 +72,9 @@ def _remainder(x: Any, y: Any) -> Value:
 
 
 def _where(c: Value, x: Any, y: Any) -> Value:
-    if c.dtype != np.bool_:
-        raise TypeError(f"takes a boolean condition, not {c.dtype.name}")
+    if not isinstance(c, np.ndarray | np.generic) or c.dtype != np.bool_:
+        found = c.dtype.name if isinstance(c, np.ndarray | np.generic) else "a number"
+        raise TypeError(f"takes a boolean condition, not {found}")
     out: Value = np.where(c, x, y)
     arrays = [one for one in (x, y) if isinstance(one, np.ndarray | np.generic)]
     return out if len(arrays) != 1 else out.astype(np.result_type(*arrays))

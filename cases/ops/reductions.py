@@ -21,15 +21,12 @@ def _sum_dtype(x: Value) -> np.dtype[Any]:
     return np.dtype(np.int64) if x.dtype.kind in "bi" else x.dtype
 
 
-def _axes(axis: Any) -> Any:
-    return tuple(axis) if isinstance(axis, list) else axis
-
-
 def _total(function: Callable[..., Any]) -> Callable[..., Any]:
     """Sum or prod: integers become int64, floats are done in float64 and rounded once."""
 
     def meaning(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
-        total = function(wide(x), axis=_axes(axis), keepdims=keepdims, dtype=_sum_dtype(wide(x)))
+        over = dims(axis, x.ndim)
+        total = function(wide(x), axis=over, keepdims=keepdims, dtype=_sum_dtype(wide(x)))
         return np.asarray(total).astype(_sum_dtype(x) if x.dtype.kind in "bi" else x.dtype)
 
     return meaning
@@ -37,8 +34,17 @@ def _total(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _reduce(function: Callable[..., Any]) -> Callable[..., Any]:
     def meaning(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
-        out = np.asarray(function(wide(x), axis=_axes(axis), keepdims=keepdims))
+        out = np.asarray(function(wide(x), axis=dims(axis, x.ndim), keepdims=keepdims))
         return out.astype(x.dtype) if is_narrow(x) else out
+
+    return meaning
+
+
+def _truth(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Of any dtype, whether elements are other than 0: the result is boolean."""
+
+    def meaning(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
+        return np.asarray(function(x != 0, axis=dims(axis, x.ndim), keepdims=keepdims))
 
     return meaning
 
@@ -52,7 +58,8 @@ def _mean(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
 def _spread(function: Callable[..., Any]) -> Callable[..., Any]:
     def meaning(x: Value, axis: Param = None, keepdims: bool = False, correction: int = 0) -> Value:
         floats(x)
-        out = function(wide(x), axis=_axes(axis), keepdims=keepdims, ddof=correction)
+        over = dims(axis, x.ndim)
+        out = function(wide(x), axis=over, keepdims=keepdims, ddof=correction)
         return np.asarray(out).astype(x.dtype)
 
     return meaning
@@ -84,13 +91,14 @@ def _max_with_index(x: Value, axis: Param = None) -> Value:
 
 
 def _count(x: Value, axis: Param = None) -> Value:
-    return np.asarray(np.count_nonzero(x, axis=_axes(axis))).astype(np.int64)
+    return np.asarray(np.count_nonzero(x, axis=dims(axis, x.ndim))).astype(np.int64)
 
 
 def _logsumexp(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
+    over = dims(axis, x.ndim)
     if not x.ndim:
         return x
-    out: Value = special.logsumexp(x, axis=dims(axis, x.ndim), keepdims=keepdims)
+    out: Value = special.logsumexp(x, axis=over, keepdims=keepdims)
     return out
 
 
@@ -108,8 +116,8 @@ ROWS = (
          whole=True, grads=(0,)),
     _row("min", _reduce(np.min), labels=labels.reduce, linear=frozenset({"min"}), reduces="min",
          whole=True, grads=(0,)),
-    _row("any", _reduce(np.any), labels=labels.reduce_whole, whole=True),
-    _row("all", _reduce(np.all), labels=labels.reduce_whole, whole=True),
+    _row("any", _truth(np.any), labels=labels.reduce_whole, whole=True),
+    _row("all", _truth(np.all), labels=labels.reduce_whole, whole=True),
     _row("var", _spread(np.var), optional=(*_AXES, "correction"), labels=labels.reduce_whole,
          grads=(0,), roundings=16, why=_NORM),
     _row("std", _spread(np.std), optional=(*_AXES, "correction"), labels=labels.reduce_whole,

@@ -103,6 +103,15 @@ def _diagonal(x: Value) -> Value:
     return np.diagonal(x)
 
 
+def _triangle(function: Callable[..., Any]) -> Callable[..., Any]:
+    def meaning(x: Value, diagonal: int = 0) -> Value:
+        if x.ndim < 2:
+            raise ValueError("the operand has two dims or more")
+        return np.asarray(function(x, diagonal))
+
+    return meaning
+
+
 def _two_plain(shapes: tuple[tuple[int, ...], ...], params: dict[str, Param]) -> Labels:
     return ((("", ""),), ("",))
 
@@ -125,9 +134,9 @@ ROWS = (
     _move("roll", _roll, "shift", "axis", labels=labels.along),
     _move("pad", _pad, "axis", "before", "after", optional=("value",), labels=labels.along,
           linear=frozenset()),
-    _move("tril", lambda x, diagonal=0: np.tril(x, diagonal), optional=("diagonal",),
+    _move("tril", _triangle(np.tril), optional=("diagonal",),
           labels=labels.last(2), linear=SUM_LIKE),
-    _move("triu", lambda x, diagonal=0: np.triu(x, diagonal), optional=("diagonal",),
+    _move("triu", _triangle(np.triu), optional=("diagonal",),
           labels=labels.last(2), linear=SUM_LIKE),
     _move("diagonal", _diagonal, labels=_two_plain),
     _move("slice", _slice, "axis", optional=("start", "stop", "step"), labels=labels.along),
