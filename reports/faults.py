@@ -138,14 +138,13 @@ def faults(
     missing: dict[str, str] = {}
     if not bad:
         return found, missing
-    right = truth(case)
-    seen = {subject: _findings(case, subject, answers, right) for subject in answers}
+    seen = {subject: _findings(case, subject, answers) for subject in answers}
     for verdict in sorted(bad, key=first):
         framework = framework_of(verdict.subject)
         if framework in found:
             continue
         try:
-            fault = _fault(case, verdict, seen[verdict.subject], answers, right)
+            fault = _fault(case, verdict, seen[verdict.subject], answers, truth(case, framework))
         except NoScript as error:
             missing.setdefault(framework, f"{verdict.aspect}: {error}")
             continue
@@ -154,12 +153,11 @@ def faults(
     return found, {name: why for name, why in missing.items() if name not in found}
 
 
-def _findings(
-    case: Case, subject: str, answers: Mapping[str, Answer], right: Truth
-) -> list[Finding]:
+def _findings(case: Case, subject: str, answers: Mapping[str, Answer]) -> list[Finding]:
     """What an answer gave rise to, with the kinds of divergence that verdicts leave out."""
     torch = answers.get("torch")
-    doubt = frozenset() if torch is None else aspects.doubtful(case, torch, right)
+    doubt = frozenset() if torch is None else aspects.doubtful(case, torch, truth(case, "torch"))
+    right = truth(case, framework_of(subject))
     return findings(case, answers[subject], torch, right, doubt)
 
 

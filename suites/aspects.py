@@ -20,7 +20,7 @@ from cases.layout import coordinate, coordinates, local_shape, offset, ranges, s
 from cases.model import Case, Foreign, Layout, Mesh, Tolerance
 from cases.notation import both
 from suites.truth import Truth
-from suites.values import EXACT, difference, show
+from suites.values import EXACT, difference, part, show
 from suites.verdict import Aspect, Finding, agree, not_comparable
 
 
@@ -122,7 +122,9 @@ def soundness(case: Case, answer: Answer, right: Truth) -> list[Finding]:
     findings = [Finding(None, "soundness", "reference", "divergence", *texts) for texts in noticed]
     for seen in answer.seen:
         mesh = mesh_of(case, seen.name)
-        found = _unsound(mesh, seen, twice(right.allowed.get(seen.name, EXACT)))
+        # An element that may be anything is to be one thing in one answer.
+        allowed = msgspec.structs.replace(right.allowed.get(seen.name, EXACT), free=None)
+        found = _unsound(mesh, seen, twice(allowed))
         if found is not None:
             findings.append(found)
         elif not isinstance(seen.layout, Layout):
@@ -349,6 +351,10 @@ def shards(
         elif seen.name in right.own:
             why = "random numbers, each framework's own"
             findings.append(not_comparable(seen.name, "shards", why, theirs.subject))
+        elif seen.name in right.apart:
+            findings.append(
+                not_comparable(seen.name, "shards", right.apart[seen.name], theirs.subject)
+            )
         elif seen.name in doubt:
             why = f"{theirs.subject} is itself wrong here"
             findings.append(not_comparable(seen.name, "shards", why, theirs.subject))
@@ -370,10 +376,12 @@ def _shards(
     mesh: Mesh, seen: Observed, other: Observed, against: str, allowed: Tolerance
 ) -> Finding:
     # Two right results of one op may round differently; soundness ties each to its own.
+    assert isinstance(seen.layout, Layout)
+    held = ranges(mesh, seen.layout, seen.shape)
     for p, (got, wanted) in enumerate(zip(seen.shards or (), other.shards or (), strict=True)):
         if got is None or wanted is None:
             continue
-        if (off := difference(wanted, got, allowed)) is not None:
+        if (off := difference(wanted, got, part(allowed, held[p]))) is not None:
             return Finding(
                 seen.name, "shards", against, "divergence", "wrong shard", show(wanted), show(got),
                 "", f"{place(mesh, p)}: {off}",

@@ -57,12 +57,16 @@ def judge(
     where: dict[int, str] = {}
     if real is not None:
         answers = {name: plans.reached(one, real.get(name)) for name, one in answers.items()}
-    right, fact = truth(case), facts(case)
+    fact = facts(case)
     torch = answers.get("torch")
     doubt = frozenset[str | None]()
     if torch is not None and case.question.recipe is None:
-        doubt = (plans if case.question.mode == "plan" else aspects).doubtful(case, torch, right)
+        doubt = (plans if case.question.mode == "plan" else aspects).doubtful(
+            case, torch, truth(case, "torch")
+        )
     for subject, answer in answers.items():
+        # Each framework is held to its own, where it defines something apart.
+        right = truth(case, framework_of(subject))
         found = findings(case, answer, torch, right, doubt)
         found += pinned(answer, pins.get(subject))
         if real is not None:

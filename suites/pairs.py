@@ -125,11 +125,12 @@ def cells(case: Case, shelf: Shelf, ledger: Sequence[Entry], force: Force) -> It
 
     ``force``: of this shelf and ledger, by `in_force`.
     """
-    right, fact = truth(case), facts(case)
+    fact = facts(case)
     named = {subject: about(case, subject, ledger, fact) for subject in subjects()}
     answered = {name: distinct(case, records) for name, records in shelf.items()}
     of_torch: list[tuple[tuple[str, ...], Answer | None, frozenset[str | None]]] = []
     for releases, (answer,) in answered.get(BASE, []):
+        right = truth(case, BASE)
         of_torch.append((releases, answer, _doubt(case, answer, right)))
         found = alone(case, answer, right)
         yield from _cells(case, answer, releases, (), found, named, force)
@@ -139,6 +140,7 @@ def cells(case: Case, shelf: Shelf, ledger: Sequence[Entry], force: Force) -> It
         if name == BASE:
             continue
         # Of the subjects in a line, one may be the same where another is not.
+        right = truth(case, name)
         for releases, answer in _apart(groups):
             own = alone(case, answer, right)
             for torch, theirs, doubt in of_torch:

@@ -83,8 +83,8 @@ def _assign_slice(call: Call) -> str:
     start, stop, step = (call.params.get(name) for name in ("start", "stop", "step"))
     parts.append(f"slice({start}, {stop}, {step})")
     new = call.args[1] if len(call.args) > 1 else literal(call.params["value"])
-    copy = f"{call.args[0]}.clone()"
-    return f"(lambda y: (y.__setitem__(({', '.join(parts)},), {new}), y)[1])({copy})"
+    made = f"(_copy.__setitem__(({', '.join(parts)},), _new), _copy)[1]"
+    return f"(lambda _copy, _new: {made})({call.args[0]}.clone(), {new})"
 
 
 def _set_slice(call: Call) -> str:
@@ -157,7 +157,7 @@ def _from_local(call: Call) -> str:
 def _map_shards(call: Call) -> str:
     where = call.placements.removeprefix(", placements=")
     return (
-        f"local_map(lambda t: t * {literal(call.params['scale'])}, out_placements={where},"
+        f"local_map(lambda _t: _t * {literal(call.params['scale'])}, out_placements={where},"
         f" in_placements=({where},), device_mesh={call.home})({call.args[0]})"
     )
 

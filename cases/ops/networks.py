@@ -56,6 +56,17 @@ def _reduced(each: Value, reduction: str, count: Any = None) -> Value:
     return np.asarray(each.sum() / (each.size if count is None else count))
 
 
+def _alike(meaning: Callable[..., Any]) -> Callable[..., Any]:
+    """Of operands of one dtype: of several, frameworks make different things."""
+
+    def checked(x: Value, y: Value, **params: Any) -> Value:
+        if x.dtype != y.dtype:
+            raise TypeError(f"takes operands of one dtype, not {x.dtype.name} and {y.dtype.name}")
+        return np.asarray(meaning(x, y, **params))
+
+    return checked
+
+
 def _loss(function: Callable[..., Any]) -> Callable[..., Any]:
     """A loss of ``function`` of two operands of one shape, and parameters."""
 
@@ -64,7 +75,7 @@ def _loss(function: Callable[..., Any]) -> Callable[..., Any]:
             raise ValueError("two operands of one shape")
         return _reduced(function(x, y, **params), reduction)
 
-    return rounded(meaning)
+    return _alike(rounded(meaning))
 
 
 def _square(x: Value, y: Value) -> Value:

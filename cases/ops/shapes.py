@@ -10,6 +10,7 @@ import numpy as np
 
 from cases.model import Param
 from cases.ops import labels
+from cases.ops.promotion import cast, joined
 from cases.ops.row import ANY, SUM_LIKE, Labels, Op, Value, dims, one_dim
 
 
@@ -58,11 +59,11 @@ def _chunk(x: Value, chunks: int, part: int, axis: Param) -> Value:
 
 
 def _concat(x: Value, y: Value, axis: Param) -> Value:
-    return np.concatenate([x, y], one_dim(axis, x.ndim))
+    return np.concatenate(cast((x, y), joined((x, y))), one_dim(axis, x.ndim))
 
 
 def _stack(x: Value, y: Value, axis: Param) -> Value:
-    return np.stack([x, y], one_dim(axis, x.ndim + 1))
+    return np.stack(cast((x, y), joined((x, y))), one_dim(axis, x.ndim + 1))
 
 
 def _pad(x: Value, axis: Param, before: int, after: int, value: float = 0) -> Value:
