@@ -145,9 +145,9 @@ def _allowed(made: Sequence[tuple[Op, str]], dtype: str, met: Sequence[Value]) -
     return Tolerance(rtol, rtol * largest, why)
 
 
-# Each way of moving a value within its error is one of these: by which of the signs, drawn anew for
-# each, of every element; or to the nearest whole number, or to what it is compared with.
-_WAYS = ("down", "up", "whole", "met", "some", "others")
+# The ways of moving values within their errors: all down or up, to the nearest whole number, to
+# what they are compared with, neighbours and operands apart, and up or down as is drawn.
+_WAYS = ("down", "up", "whole", "met", "even", "odd", "drawn", "again", "once more", "last")
 
 
 def undetermined(
@@ -210,7 +210,7 @@ def _moved(
 ) -> dict[str, Value]:
     """``values`` with the operands that a step steps on moved within their errors."""
     made, signs = dict(values), np.random.default_rng(_WAYS.index(way))
-    for name in _steps_on(step, values, allowed):
+    for place, name in enumerate(_steps_on(step, values, allowed), way == "odd"):
         value = np.asarray(wide(values[name]))
         error = allowed[name].atol + allowed[name].rtol * np.abs(value)
         error = np.where(np.isfinite(value), error, 0)
@@ -225,6 +225,8 @@ def _moved(
             to = np.where(near, other, value)
         else:
             drawn = signs.choice((-1, 1), value.shape)
+            if way in ("even", "odd"):
+                drawn = 1 - 2 * ((np.arange(value.size).reshape(value.shape) + place) % 2)
             to = value + error * {"down": -1, "up": 1}.get(way, drawn)
         made[name] = to.astype(values[name].dtype)
     return made

@@ -96,8 +96,8 @@ def test_an_op_means_something_or_is_refused(op: str) -> None:
     for tensors, args, params in _calls(op):
         split = any(dtype in ("int64", "complex64") for _, dtype in tensors)
         inputs = {
-            f"x{i}": {"shape": shape, "dtype": dtype, "spec": "P('x')" if shape and split else "P()",
-                      **VALUES.get(dtype, {})}
+            f"x{i}": {"shape": shape, "dtype": dtype, **VALUES.get(dtype, {}),
+                      "spec": "P('x')" if shape and split else "P()"}
             for i, (shape, dtype) in enumerate(tensors)
         }  # fmt: skip
         placed = {"spec": "P()"} if OPS[op].places else {}

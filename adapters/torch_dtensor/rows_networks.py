@@ -24,6 +24,13 @@ def _long(call: Call, place: int) -> str:
     return text if call.typed(place).dtype == "int64" else f"{text}.long()"
 
 
+def _place(call: Call, place: int) -> str:
+    """An argument of indices between brackets, where torch takes bytes for a mask."""
+    typed = call.known().get(str(call.step.args[place]))
+    narrow = typed is not None and typed.dtype not in ("int32", "int64")
+    return f"{call.args[place]}.long()" if narrow else call.args[place]
+
+
 def _take_along(call: Call) -> str:
     return f"torch.take_along_dim({call.args[0]}, {_long(call, 1)}, dim={call.integer('axis')})"
 
@@ -168,13 +175,14 @@ def _item(call: Call) -> str:
 
 NETWORKS: dict[str, Row] = {
     # Indexing.
-    "take": lambda call: f"{call.args[0]}[{at_dim(call.integer('axis'), call.args[1])}]",
+    "take": lambda call: f"{call.args[0]}[{at_dim(call.integer('axis'), _place(call, 1))}]",
     "take_along_axis": _take_along,
     "scatter": _scatter("torch.scatter"),
     "scatter_add": _scatter("torch.scatter_add"),
     "scatter_rows": _at_rows("index_copy"),
     "scatter_add_rows": _at_rows("index_add"),
-    "index_put": form("{0}.index_put(({2}, {3}), {1})"),
+    "index_put": lambda call: (
+        f"{call.args[0]}.index_put(({_place(call, 2)}, {_place(call, 3)}), {call.args[1]})"),
     "masked_fill": lambda call: (
         f"{call.args[0]}.masked_fill({call.args[1]}, {literal(call.params['value'])})"),
     "embedding": _embedding,

@@ -36,8 +36,10 @@ def _unary(name: str, function: Callable[..., Any], **about: Any) -> Op:
 
 def _real(name: str, function: Callable[..., Any], **about: Any) -> Op:
     """As `_unary`, and of whole numbers too, which it makes real."""
-    return _unary(name, together(rounded(function), real),
-                  apart=by_torch(rounded(function), real, real_by_torch), **about)  # fmt: skip
+    done = rounded(function)
+    apart = by_torch(done, real, real_by_torch)
+    return Op(name, "pointwise", ("x",), together(done, real), labels=labels.same, grads=(0,),
+              **{"why": _APPROXIMATE, "apart": apart, **about})  # fmt: skip
 
 
 def _plain(name: str, function: Callable[..., Any], **about: Any) -> Op:
