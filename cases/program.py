@@ -43,6 +43,8 @@ _INFIX: dict[type, str] = {
     ast.BitXor: "bitwise_xor",
     ast.MatMult: "matmul",
 }
+# What other people call an op.
+_ALSO = {"bitwise_invert": "bitwise_not", "invert": "bitwise_not"}
 _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "none": None}
 
 
@@ -88,7 +90,7 @@ def read(raw: Any, where: Where) -> tuple[Written, ...]:
             steps += _parse(one, where.at(i))
         else:
             steps.append(_listed(one, where.at(i)))
-    return tuple(steps)
+    return tuple(msgspec.structs.replace(one, op=_ALSO.get(one.op, one.op)) for one in steps)
 
 
 def _listed(raw: Any, where: Where) -> Written:

@@ -120,3 +120,18 @@ def test_an_op_means_something_or_is_refused(op: str) -> None:
 
 def _lists(inputs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {name: one | {"shape": list(one["shape"])} for name, one in inputs.items()}
+
+
+def test_signs_and_other_names_stand_for_ops() -> None:
+    """Each for the row that a sentence in the docs promises."""
+    program = [
+        "a = x << 2", "b = x >> 1", "c = x & y", "d = x | y", "e = x ^ y", "f = ~x",
+        "g = bitwise_invert(x)", ["h", "invert", ["x"]], "i = -x + y * y - x @ y",
+    ]  # fmt: skip
+    given = {"shape": [2, 2], "dtype": "int32", "spec": "P()"}
+    table = {"id": "a", "mesh": {"x": 2}, "inputs": {"x": given, "y": given}, "program": program}
+    ops = [step.op for step in read_case(table, "f.toml", Where("f.toml")).question.steps]
+    assert ops == [
+        "left_shift", "right_shift", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not",
+        "bitwise_not", "bitwise_not", "negative", "multiply", "add", "matmul", "subtract",
+    ]  # fmt: skip
