@@ -32,17 +32,10 @@ MAX_NDIM = 8
 
 _EXAMPLE = "a step such as 'y = matmul(x, w)'"
 _INFIX: dict[type, str] = {
-    ast.Add: "add",
-    ast.Sub: "subtract",
-    ast.Mult: "multiply",
-    ast.Div: "divide",
-    ast.LShift: "left_shift",
-    ast.RShift: "right_shift",
-    ast.BitAnd: "bitwise_and",
-    ast.BitOr: "bitwise_or",
-    ast.BitXor: "bitwise_xor",
-    ast.MatMult: "matmul",
-}
+    ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide",
+    ast.MatMult: "matmul", ast.LShift: "left_shift", ast.RShift: "right_shift",
+    ast.BitAnd: "bitwise_and", ast.BitOr: "bitwise_or", ast.BitXor: "bitwise_xor",
+}  # fmt: skip
 # What other people call an op.
 _ALSO = {"bitwise_invert": "bitwise_not", "invert": "bitwise_not"}
 _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "none": None}

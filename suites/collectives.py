@@ -257,6 +257,16 @@ def collectives(case: Case, answer: Answer, right: Truth) -> list[Finding]:
         operands = [_operand(case, seen, name) for name in names]
         known = [one for one in operands if one is not None]
         by_step = None
+        misshapen = [
+            one.name for one in (*known, observed)
+            if one.name in right.typed and one.shape != right.typed[one.name].shape
+        ]  # fmt: skip
+        if misshapen:
+            why = f"of {misshapen[0]}, which has another shape, no rule says anything"
+            findings.append(
+                not_comparable(observed.name, "collectives", why, got=say(observed.collectives))
+            )
+            continue
         if any(mesh_of(case, name) != mesh for name in names):
             if len(known) == len(names) and _stays(case, names[0], known[0], observed):
                 by_step = Measure((), ())

@@ -220,6 +220,24 @@ def test_a_narrower_result_on_the_way_widens_what_is_allowed() -> None:
     assert show(truth(case).values["y"])
 
 
+def test_a_result_of_another_shape_is_wrong_and_no_more_is_said() -> None:
+    """As torch 2.13.0 reports the product of a vector and a matrix that are split along k."""
+    case = _case("y = matmul(x, w)", x={}, w={"shape": [4, 3], "spec": "P('x')"})
+    right = truth(case, "torch")
+    answer = right_answer(case, right)
+    full = unpack(answer["y"].full[0]).reshape(1, 3)
+    layout = Layout(((), ()), (("x", "sum"),))
+    wrong = msgspec.structs.replace(
+        answer["y"], shape=(1, 3), layout=layout, shards=(pack(full), pack(0 * full)),
+        offsets=((0, 0), (0, 0)), full=(pack(full),), collectives=(),
+    )  # fmt: skip
+    seen = tuple(wrong if one.name == "y" else one for one in answer.seen)
+    answers = {"torch": msgspec.structs.replace(answer, seen=seen)}
+    verdicts = judge(case, answers, (), {}, {}).verdicts
+    (found,) = [one for one in verdicts if one.verdict == "divergence"]
+    assert (found.step, found.aspect) == ("y", "global")
+
+
 def test_every_meaning_apart_says_why_and_where() -> None:
     """With a link to the framework's own words."""
     for op in OPS.values():
