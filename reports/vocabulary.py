@@ -47,7 +47,19 @@ def page() -> str:
         lines += [f"## {name}", "", "| op | exact | rule | gradient by |", "|---|---|---|---|"]
         lines += [_row(op) for op in OPS.values() if op.family == name]
         lines += ["", "```text", *_spelled(name), "```", ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_apart()])
+
+
+def _apart() -> Iterator[str]:
+    """What a framework documents in its own way, and of which ops."""
+    yield from ("## Defined apart", "", "A framework is held to its own here.", "")
+    found: dict[str, list[str]] = {}
+    for op in OPS.values():
+        for framework, own in op.apart.items():
+            found.setdefault(f"{framework}: {own.why} ([it says]({own.link}))", []).append(op.name)
+    for why, names in found.items():
+        yield f"- {why}: {', '.join(f'`{name}`' for name in names)}"
+    yield ""
 
 
 def signature(op: Op) -> str:

@@ -215,7 +215,9 @@ def _unsound(context: Context, seen: Observed) -> Observation | None:
     if full.shape != seen.shape:
         return seen_as.WrongShape(seen.shape, full.shape)
     if layout.partial:
-        allowed = twice(context.right.allowed.get(seen.name, EXACT))
+        # An element that may be anything is to be one thing in one answer.
+        allowed = msgspec.structs.replace(context.right.allowed.get(seen.name, EXACT), free=None)
+        allowed = twice(allowed)
         return _unpaid(mesh, layout, seen, full, allowed) if len(present) == mesh.size else None
     for p, shard in present:
         own = pack(full[tuple(slice(*span) for span in held[p])])
@@ -298,6 +300,8 @@ def _dealt(context: Context, seen: Observed, wanted: Array, allowed: Tolerance) 
         return not_comparable(seen.name, aspect, "neither a global value nor shards")
     pieces = cut(mesh_of(context.case, seen.name), layout, unpack(wanted))
     for position, (due, got) in enumerate(zip(map(pack, pieces), seen.shards)):
+        if got is not None and got.shape != due.shape:
+            return not_comparable(seen.name, aspect, "the shards are those of another layout")
         if got is not None and difference(due, got, allowed) is not None:
             return differs(seen.name, aspect, seen_as.WrongShard(position, due, got))
     return agree(seen.name, aspect)

@@ -272,6 +272,11 @@ def _step(context: Context, step: Step, seen: Observed, counted: Fired) -> Findi
     names = [arg for arg in step.args if isinstance(arg, str)]
     known = [one for name in names if (one := _operand(context, name)) is not None]
     by: Measure | None = None
+    typed = context.right.typed
+    for one in (*known, seen):
+        if one.name in typed and one.shape != typed[one.name].shape:
+            found = f"{one.name} has another shape, of which no rule says anything"
+            return not_comparable(step.result, "collectives", found)
     why = "no rule gives the reported layout" if known else "the operands are not checked"
     if any(mesh_of(case, name) != mesh for name in names):
         why = "between two meshes nothing is implied"

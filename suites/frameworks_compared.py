@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from adapters.answer import Observed
 from adapters.registry import executes_plan
-from cases.layout import same
+from cases.layout import ranges, same
 from cases.model import Layout, Mesh
 from suites import observation as seen_as
 from suites.aspects import Context, has_shards, off_by, twice
 from suites.tensors import PLAIN, bare, mesh_of, value_aspect
-from suites.values import EXACT, difference
+from suites.values import EXACT, difference, part
 from suites.verdict import Finding, agree, differs, not_comparable
 
 
@@ -55,6 +55,8 @@ def same_shards(ours: Context, seen: Observed, theirs: Context, other: Observed)
     if seen.name in ours.right.own:
         why = "random numbers are each framework's own"
         return not_comparable(seen.name, "shards", why, against)
+    if seen.name in ours.right.apart:
+        return not_comparable(seen.name, "shards", ours.right.apart[seen.name], against)
     if not (has_shards(seen) and has_shards(other)):
         return not_comparable(seen.name, "shards", "no shards", against)
     if not _same_layout(mesh, seen, other):
@@ -71,11 +73,13 @@ def same_shards(ours: Context, seen: Observed, theirs: Context, other: Observed)
     if seen.dtype != other.dtype:
         return not_comparable(seen.name, "shards", "the dtypes differ", against)
     # Two right results of one op may round differently; soundness ties each to its own.
+    assert isinstance(seen.layout, Layout)
     allowed = twice(ours.right.allowed.get(seen.name, EXACT))
+    held = ranges(mesh, seen.layout, seen.shape)
     for position, (got, wanted) in enumerate(zip(seen.shards or (), other.shards or ())):
         if got is None or wanted is None:
             continue
-        if difference(wanted, got, allowed) is not None:
+        if difference(wanted, got, part(allowed, held[position])) is not None:
             observed = seen_as.WrongShard(position, wanted, got)
             return differs(seen.name, "shards", observed, against)
     return agree(seen.name, "shards", against)

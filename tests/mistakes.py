@@ -37,7 +37,7 @@ class Mistake(msgspec.Struct, frozen=True):
 def right_answer(case: Case, right: Truth, subject: str = "torch") -> Answer:
     """What a framework would answer that does exactly what is implied."""
     question = case.question
-    values = evaluate(question)
+    values = evaluate(question, subject.partition("/")[0])
     seen: dict[str, Observed] = {}
     steps = {step.result: step for step in question.steps}
     for name, value in values.items():

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import ModuleType
+from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 
 from adapters.answer import Answer
+from adapters.reference.values import Value, cut, evaluate
+from cases.arrays import pack
 from cases.catalogue import FAMILIES, family
-from cases.model import Case
+from cases.model import Case, Layout
 from suites.observation import TooMany
 from suites.truth import Truth, truth
 from suites.verdict import Finding
@@ -86,3 +91,70 @@ def _tried(case: Case) -> list[tuple[str, bool]]:
         grave = any(one.bad for one in found) or mistake.aspects == {"collectives"}
         tried.append((mistake.name, hit and grave))
     return tried
+
+
+def _last(first: Callable[..., Any]) -> Callable[..., Value]:
+    """The place of the last of equals, where ``first`` gives that of the first."""
+
+    def place(x: Value, axis: int | None = None) -> Value:
+        if axis is None:
+            return np.asarray(x.size - 1 - first(x.ravel()[::-1]))
+        return np.asarray(x.shape[axis] - 1 - first(np.flip(x, axis), axis))
+
+    return place
+
+
+def _unstable(x: Value, axis: int = -1, descending: bool = False) -> Value:
+    """An order in which equal elements come last first."""
+    back = np.flip(x, axis)
+    order = np.argsort(-back if descending else back, axis=axis, kind="stable")
+    return np.asarray(x.shape[axis] - 1 - order)
+
+
+# Wrong answers that only ties and halves show.
+TIED: dict[str, Callable[..., Value]] = {
+    "round": lambda x: np.floor(x + 0.5),
+    "argmax": _last(np.argmax),
+    "argmin": _last(np.argmin),
+    "max_with_index": _last(np.argmax),
+    "argsort": _unstable,
+    "sign": lambda x: np.where(x >= 0, 1, -1),
+    "maximum": lambda x, y: x >= y,
+    "max": lambda x, axis: x == x.max(axis, keepdims=True),
+}
+
+
+@pytest.mark.parametrize("op", TIED)
+def test_a_wrong_choice_among_equals_is_noticed(op: str) -> None:
+    """Halves rounded up, the last of equals, an order that is not stable, a gradient not shared."""
+    cases = [case for case in family("ties") if case.question.steps[0].op == op]
+    assert cases
+    for case in cases:
+        first, last = case.question.steps[0], case.question.steps[-1]
+        values = evaluate(case.question)
+        args = [values[str(arg)] for arg in first.args]
+        wrong = TIED[op](*args, **first.params).astype(values[last.result].dtype)
+        assert not np.array_equal(wrong, values[last.result]), case.id
+        right = truth(case)
+        answer = right_answer(case, right)
+        seen = []
+        for one in answer.seen:
+            if one.name == last.result:
+                assert isinstance(one.layout, Layout)
+                shards = tuple(map(pack, cut(case.question.mesh, one.layout, wrong)))
+                one = msgspec.structs.replace(one, full=(pack(wrong),), shards=shards)
+            seen.append(one)
+        answer = msgspec.structs.replace(answer, seen=tuple(seen))
+        found = {f.aspect for f in findings(case, answer, None, right) if f.bad}
+        assert found == {"gradients" if last.op == "grad" else "global"}, case.id
+
+
+def test_distinct_values_show_no_choice_among_equals() -> None:
+    """So that it takes cases with ties: what other families ask of the same ops comes out alike."""
+    for case in family("operators"):
+        (step,) = case.question.steps
+        if step.op in ("round", "argmax", "argmin", "max_with_index", "argsort"):
+            values = evaluate(case.question)
+            kept = {name: one for name, one in step.params.items() if name != "keepdims"}
+            wrong = TIED[step.op](values[str(step.args[0])], **kept)
+            assert np.array_equal(wrong.ravel(), values[step.result].ravel()), case.id

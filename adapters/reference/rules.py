@@ -169,7 +169,7 @@ def _passed(op: Op, step: Step, layouts: dict[int, Layout]) -> Pending | None:
     # Of sums over different axes each device has one addend of each factor.
     if all(
         tensors[index] in op.each
-        and {what for _, what in layouts[index].partial} <= op.apart
+        and {what for _, what in layouts[index].partial} <= op.singly
         and not any(
             axis in used(other)
             for axis, _ in layouts[index].partial

@@ -43,6 +43,8 @@ def _take_along_axis(x: Value, i: Value, axis: Param) -> Value:
 
 def _scatter(x: Value, i: Value, v: Value, axis: Param) -> Value:
     at = one_dim(axis, x.ndim)
+    if not x.ndim == i.ndim == v.ndim:
+        raise ValueError("three operands of as many dims")
     out = x.copy()
     np.put_along_axis(out, _within(i, x.shape[at]), v.astype(x.dtype), at)
     return out
@@ -54,8 +56,8 @@ def _at_rows(x: Value, i: Value, at: int) -> tuple[Any, ...]:
 
 def _scatter_add(x: Value, i: Value, v: Value, axis: Param) -> Value:
     at = one_dim(axis, x.ndim)
-    if i.shape != v.shape:
-        raise ValueError("indices and values of one shape")
+    if i.shape != v.shape or i.ndim != x.ndim:
+        raise ValueError("indices and values of one shape, and of as many dims as the operand")
     out = x.copy()
     where: list[Value] = list(np.indices(i.shape))
     where[at] = _within(i, x.shape[at])
@@ -136,6 +138,8 @@ def _inplace(function: Callable[..., Any]) -> Callable[..., Any]:
     """The result is what the first operand has become: its shape and its dtype."""
 
     def meaning(x: Value, y: Any) -> Value:
+        if not isinstance(x, np.ndarray | np.generic):
+            raise TypeError("a number is not changed in place")
         made = np.asarray(function(x, y))
         if made.shape != x.shape:
             raise ValueError(f"a result of shape {list(made.shape)} does not fit in place")
@@ -180,8 +184,8 @@ ROWS = (
 )  # fmt: skip
 
 INPLACE = (
-    _change("inplace_add", np.add, linear=SUM_LIKE, each=(0, 1), apart=ORDER | {"avg"}),
-    _change("inplace_subtract", np.subtract, linear=SUM_LIKE, each=(0,), apart=ORDER | {"avg"}),
+    _change("inplace_add", np.add, linear=SUM_LIKE, each=(0, 1), singly=ORDER | {"avg"}),
+    _change("inplace_subtract", np.subtract, linear=SUM_LIKE, each=(0,), singly=ORDER | {"avg"}),
     _change("inplace_multiply", np.multiply, each=(0, 1)),
     Op("assign_slice", "inplace", ("x",), _set_slice, more=("v",), required=("axis",),
        optional=(*_SLICE, "value"), whole=True, moves=True, grads=(0, 1)),

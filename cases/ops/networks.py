@@ -9,24 +9,30 @@ import numpy as np
 from scipy import special
 
 from cases.ops import labels
-from cases.ops.row import SUM_LIKE, Op, Value, rounded
+from cases.ops.row import SUM_LIKE, Op, Value, one_dim, rounded
 
 _EXP = "exponentials multiply the error of their argument"
 _SPREAD = "squares double the error of their argument"
 
 
 def _softmax(x: Value, axis: int = -1) -> Value:
-    return np.asarray(special.softmax(x, axis=axis))
+    return np.asarray(special.softmax(x, axis=one_dim(axis, x.ndim)))
 
 
 def _log_softmax(x: Value, axis: int = -1) -> Value:
-    return np.asarray(special.log_softmax(x, axis=axis))
+    return np.asarray(special.log_softmax(x, axis=one_dim(axis, x.ndim)))
+
+
+def _check_weights(x: Value, *weights: Value | None) -> None:
+    if not x.ndim or any(one is not None and one.shape != x.shape[-1:] for one in weights):
+        raise ValueError("an operand of one dim or more, and weights as long as its last")
 
 
 def _layer_norm(
     x: Value, w: Value | None = None, b: Value | None = None, eps: float = 1e-5
 ) -> Value:
     """Over the last dim."""
+    _check_weights(x, w, b)
     off = x - x.mean(-1, keepdims=True)
     out = off / np.sqrt((off * off).mean(-1, keepdims=True) + eps)
     out = out if w is None else out * w
@@ -35,6 +41,7 @@ def _layer_norm(
 
 def _rms_norm(x: Value, w: Value | None = None, eps: float = 1e-5) -> Value:
     """Over the last dim."""
+    _check_weights(x, w)
     out = x / np.sqrt((x * x).mean(-1, keepdims=True) + eps)
     return np.asarray(out if w is None else out * w)
 
@@ -49,6 +56,17 @@ def _reduced(each: Value, reduction: str, count: Any = None) -> Value:
     return np.asarray(each.sum() / (each.size if count is None else count))
 
 
+def _alike(meaning: Callable[..., Any]) -> Callable[..., Any]:
+    """Of operands of one dtype: of several, frameworks make different things."""
+
+    def checked(x: Value, y: Value, **params: Any) -> Value:
+        if x.dtype != y.dtype:
+            raise TypeError(f"takes operands of one dtype, not {x.dtype.name} and {y.dtype.name}")
+        return np.asarray(meaning(x, y, **params))
+
+    return checked
+
+
 def _loss(function: Callable[..., Any]) -> Callable[..., Any]:
     """A loss of ``function`` of two operands of one shape, and parameters."""
 
@@ -57,7 +75,7 @@ def _loss(function: Callable[..., Any]) -> Callable[..., Any]:
             raise ValueError("two operands of one shape")
         return _reduced(function(x, y, **params), reduction)
 
-    return rounded(meaning)
+    return _alike(rounded(meaning))
 
 
 def _square(x: Value, y: Value) -> Value:

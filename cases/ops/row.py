@@ -33,6 +33,19 @@ Family = Literal[
 ]  # fmt: skip
 
 
+class Apart(msgspec.Struct, frozen=True):
+    """What an op means in one framework, where that defines a dtype or a value in its own way.
+
+    ``differs``: whether it does for these arguments and parameters; else the row's meaning holds.
+    ``why`` says what is defined, and ``link`` where.
+    """
+
+    meaning: Callable[..., Any]
+    differs: Callable[[tuple[Any, ...], Params], bool]
+    why: str
+    link: str
+
+
 class Op(msgspec.Struct, frozen=True):
     """One row of the vocabulary.
 
@@ -44,7 +57,7 @@ class Op(msgspec.Struct, frozen=True):
     dim is called in them and in the result; None where there is no clear rule. ``linear``: the
     pending reductions that the op passes through when every argument owes the same, or every
     one of those ``together`` while the others owe nothing; a function of the parameters if they
-    say. ``each``: the arguments in which it passes on those of ``apart`` one at a time, the
+    say. ``each``: the arguments in which it passes on those of ``singly`` one at a time, the
     others held fixed. ``addend``: the argument that is added to the rest, so that it must owe
     what the rest owes. ``unclear``: the pending reductions of which no rule says whether they
     are passed on. ``reduces``: the reduction that it is over the labels that vanish, or those
@@ -54,7 +67,9 @@ class Op(msgspec.Struct, frozen=True):
     numbers. ``roundings``: how many roundings of the dtype a right result may be off, and
     ``why``. ``grads``: the arguments in which it has a derivative, by position.
     ``places``: it takes the layout of its result as a parameter, placements or spec.
-    ``own``: its values are each framework's own business (random numbers).
+    ``own``: its values are each framework's own business (random numbers). ``apart``: by
+    framework, the meaning that it documents where that is not the row's. ``jumps``: where its
+    arguments change little, its value may change by a whole number or a truth.
     """
 
     name: str
@@ -69,7 +84,7 @@ class Op(msgspec.Struct, frozen=True):
     linear: frozenset[str] | Callable[[Params], frozenset[str]] = frozenset()
     together: tuple[int, ...] = ()
     each: tuple[int, ...] = ()
-    apart: frozenset[str] = frozenset({"sum", "avg"})
+    singly: frozenset[str] = frozenset({"sum", "avg"})
     addend: int | None = None
     unclear: frozenset[str] = frozenset()
     reduces: str | tuple[str, ...] = ()
@@ -80,6 +95,8 @@ class Op(msgspec.Struct, frozen=True):
     grads: tuple[int, ...] = ()
     places: bool = False
     own: bool = False
+    apart: dict[str, Apart] = {}
+    jumps: bool = False
 
 
 SUM_LIKE = frozenset({"sum", "avg"})
@@ -150,6 +167,8 @@ def rounded(function: Callable[..., Any], takes: int | None = None) -> Callable[
             return out
         if kind is np.complex128 and dtype.kind != "c":
             return out.astype(np.complex64 if dtype.itemsize < 8 else np.complex128)
+        if kind is np.float64 and dtype.kind == "c":
+            return out.astype(np.float32 if dtype.itemsize < 16 else np.float64)
         return out.astype(dtype)
 
     return meaning

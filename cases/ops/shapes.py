@@ -10,6 +10,7 @@ import numpy as np
 
 from cases.model import Param
 from cases.ops import labels
+from cases.ops.promotion import cast, joined
 from cases.ops.row import (
     ANY,
     ORDER,
@@ -70,11 +71,11 @@ def _chunk(x: Value, chunks: int, part: int, axis: Param) -> Value:
 
 
 def _concat(x: Value, y: Value, axis: Param) -> Value:
-    return np.concatenate([x, y], one_dim(axis, x.ndim))
+    return np.concatenate(cast((x, y), joined((x, y))), one_dim(axis, x.ndim))
 
 
 def _stack(x: Value, y: Value, axis: Param) -> Value:
-    return np.stack([x, y], one_dim(axis, x.ndim + 1))
+    return np.stack(cast((x, y), joined((x, y))), one_dim(axis, x.ndim + 1))
 
 
 def _pad(x: Value, axis: Param, before: int, after: int, value: float = 0) -> Value:
@@ -115,6 +116,15 @@ def _diagonal(x: Value) -> Value:
     return np.diagonal(x)
 
 
+def _triangle(function: Callable[..., Any]) -> Callable[..., Any]:
+    def meaning(x: Value, diagonal: int = 0) -> Value:
+        if x.ndim < 2:
+            raise ValueError("the operand has two dims or more")
+        return np.asarray(function(x, diagonal))
+
+    return meaning
+
+
 def _cut(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
     wanted: tuple[Any, ...] = tuple(params.get(name) for name in ("start", "stop", "step"))
     return labels.cut(*wanted)(shapes, params)
@@ -150,9 +160,9 @@ ROWS = (
     _move("roll", _roll, "shift", "axis", labels=labels.along),
     _move("pad", _pad, "axis", "before", "after", optional=("value",), labels=labels.along,
           linear=_padded),
-    _move("tril", lambda x, diagonal=0: np.tril(x, diagonal), optional=("diagonal",),
+    _move("tril", _triangle(np.tril), optional=("diagonal",),
           labels=labels.last(2), linear=SUM_LIKE),
-    _move("triu", lambda x, diagonal=0: np.triu(x, diagonal), optional=("diagonal",),
+    _move("triu", _triangle(np.triu), optional=("diagonal",),
           labels=labels.last(2), linear=SUM_LIKE),
     _move("diagonal", _diagonal, labels=_two_plain),
     _move("slice", _slice, "axis", optional=("start", "stop", "step"), labels=_cut),
