@@ -24,7 +24,7 @@ from cases.arrays import DTYPES
 from cases.errors import Where, shown
 from cases.facts import Facts
 from cases.facts import Where as Split
-from cases.model import REDUCTIONS, Case
+from cases.model import REDUCTIONS, Case, Recipe
 from cases.recipes import RECIPES
 
 # The project's own: a folder, all of whose files are one ledger.
@@ -295,7 +295,7 @@ def names(cause: Cause, case: Case, fact: Facts, steps: Collection[str]) -> bool
     mesh, recipe = question.mesh, question.recipe
     return (
         (not want.step or any(fnmatchcase(op, p) for op in steps for p in want.step))
-        and (not want.recipe or (recipe is not None and recipe.name in want.recipe))
+        and _recipe_fits(want, recipe)
         and (not want.context or question.context in want.context)
         and want.axes in (None, len(mesh.axes))
         and want.devices in (None, mesh.size)
@@ -308,3 +308,10 @@ def names(cause: Cause, case: Case, fact: Facts, steps: Collection[str]) -> bool
         and want.swaps_partial in (None, fact.swaps_partial)
         and (not want.partial or bool(fact.pending & {*want.partial}))
     )
+
+
+def _recipe_fits(want: Named, recipe: Recipe | None) -> bool:
+    """Another plan of a recipe has a cause that names the recipe; all else may have any."""
+    if recipe is None:
+        return not want.recipe
+    return recipe.name in want.recipe or not (want.recipe or want.plan)
