@@ -117,6 +117,9 @@ NAMES: Names = {
     "_cp_options": (Place("2.6", f"{_NEW}.experimental._attention._cp_options"),),
 }
 
+# What a placement keeps its mask in, in every release, if its reduction needs one and uses it up.
+MASK = "mask_buffer"
+
 # How every release hides collectives from counters. On a loopback, 4 ranks and 4 MiB, gloo's
 # reduce-scatter moves as much as its all-reduce, twice what a reduce-scatter needs.
 UNSEEN = ("reduce-scatter: on gloo it is performed as an all-reduce and a slice",)
