@@ -15,13 +15,14 @@ import msgspec
 import numpy as np
 
 from adapters.answer import Answer, Collective, Done, Observed
-from adapters.protocol import VERSION, Hello
+from adapters.protocol import VERSION, Hello, Promise
 from adapters.reference.values import Value, cut
 from cases.arrays import pack, unpack
 from cases.model import Case, Layout, Question
 from suites.discrimination import right_answer
 from suites.truth import truth
 
+PROMISES = {"torch": Promise(("dtype", "layout", "shards", "offsets", "full"))}
 WRONG = os.environ.get("TOY_WRONG", "")
 
 
@@ -31,7 +32,8 @@ class Wrong:
     def hello(self) -> Hello:
         """Claims to be torch, of a release before any that the ledger or a record knows."""
         version = VERSION + (WRONG == "protocol version")
-        return Hello(version, "torch", "1.0", platform.python_version(), pid=os.getpid())
+        python, pid = platform.python_version(), os.getpid()
+        return Hello(version, "torch", "1.0", python, pid=pid, promises=PROMISES)
 
     def observe(self, question: Question, subject: str, seconds: float) -> Answer:
         """The right answer with the mistake."""
