@@ -18,7 +18,8 @@ from adapters.answer import Answer, Collective, Done, Observed
 from adapters.protocol import VERSION, Hello, Promise
 from adapters.reference.values import Value, cut
 from cases.arrays import pack, unpack
-from cases.model import Case, Layout, Question
+from cases.grids import derived
+from cases.model import Case, Expectation, Layout, Question
 from suites.discrimination import right_answer
 from suites.truth import truth
 
@@ -37,7 +38,13 @@ class Wrong:
 
     def observe(self, question: Question, subject: str, seconds: float) -> Answer:
         """The right answer with the mistake."""
-        case = Case(question)
+        made = derived(question.mesh, question.mesh_steps)
+        refused = [
+            step.result
+            for step in question.mesh_steps
+            if step.op != "mesh_equal" and step.result not in made
+        ]
+        case = Case(question, Expectation(refused="".join(refused[:1])))
         answer = right_answer(case, truth(case), subject)
         if WRONG == "crash" and question.id == "reduce":
             os.abort()
