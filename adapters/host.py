@@ -23,6 +23,7 @@ from adapters import protocol
 from adapters.answer import Answer, Crashed, Hung, ending
 from adapters.process import Garbage, Process
 from adapters.protocol import Ask, Hello
+from adapters.stacks import theirs
 from cases.model import Question
 
 # Seconds given to an adapter beyond the question's own, to stop itself and say why.
@@ -380,7 +381,7 @@ class _Engine:
         stack = process.stack(_PATIENCE)
         if not self._greeted:
             raise self._error(f"nothing said in {STARTUP:g} s", "a Hello", stack)
-        self._blame(Hung(f"no answer in {self.seconds:g} s", stacks=(stack,)))
+        self._blame(Hung(f"no answer in {self.seconds:g} s", stacks=(theirs(stack),)))
 
     def _unborn(self, how: str, printed: str) -> WorkerError:
         """The error for a process that ended before its Hello, from what it printed."""

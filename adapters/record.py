@@ -27,7 +27,7 @@ import msgspec
 from adapters import kept, normal, protocol, values
 from adapters.answer import Answer, Unsupported
 from adapters.normal import normalise
-from adapters.protocol import Hello
+from adapters.protocol import Hello, Promises
 from adapters.short import read_mesh, say_mesh, short
 from adapters.values import Values
 from cases.errors import BadInput, Where
@@ -45,7 +45,7 @@ class Header(msgspec.Struct, frozen=True):
 
     ``python`` is major and minor only and ``platform`` ("linux-x86_64") without its version, as
     more would tell apart runs that agree. ``suite``: the version of this project. ``values``:
-    digest of the arrays that belong to the lines. ``unseen``: as in `Hello`.
+    digest of the arrays that belong to the lines. ``unseen`` and ``promises``: as in `Hello`.
     """
 
     format: int
@@ -59,7 +59,7 @@ class Header(msgspec.Struct, frozen=True):
     subjects: tuple[str, ...]
     count: int
     values: str
-    promises: dict[str, tuple[str, ...]] = {}
+    promises: Promises = {}
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -295,6 +295,7 @@ def write(
         subjects or (),
         len(rows),
         "",
+        hello.promises,
     )
     _write(Path(path), header, rows)
 
@@ -394,7 +395,7 @@ def replace(path: str | Path, records: Sequence[Record]) -> None:
 
 # What every record that answers as one has in common, and runs of one suite besides.
 _OF_ONE_RELEASE = ("framework", "release", "python", "platform", "subjects")
-_OF_ONE_RUN = (*_OF_ONE_RELEASE, "suite", "facts", "unseen")
+_OF_ONE_RUN = (*_OF_ONE_RELEASE, "suite", "facts", "unseen", "promises")
 
 
 def _check_same(record: Record, other: Record, fields: Iterable[str]) -> None:

@@ -13,12 +13,13 @@ from typing import Literal, get_args
 import msgspec
 
 from adapters.answer import Answer, Crashed, Done, End, Hung, Refused, Unsupported
+from adapters.protocol import Promises
 from adapters.registry import subjects
 from cases.catalogue import catalogue
 from cases.ledger import LEDGER, Aspect, Cause, load_ledger
 from cases.model import Case
 from reports.tell import promises, recorded, releases
-from suites.judge import Promises, judge
+from suites.judge import judge
 from suites.observation import Ended
 from suites.verdict import Finding, Verdict
 

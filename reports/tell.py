@@ -15,6 +15,7 @@ from packaging.version import Version
 
 from adapters import record
 from adapters.answer import Answer, Collective, Done, Observed, Unsupported, ending
+from adapters.protocol import Promises
 from adapters.registry import FRAMEWORKS
 from cases.catalogue import catalogue
 from cases.model import Case, Mesh, slug
@@ -109,7 +110,7 @@ def recorded(case: Case) -> dict[str, Answer]:
     return {a.subject: a for kept in _records() for a in kept.answer(case.question)}
 
 
-def promises() -> dict[str, tuple[str, ...]]:
+def promises() -> Promises:
     """The fields that each subject has promised to show, by those records."""
     return {
         subject: fields for kept in _records() for subject, fields in kept.header.promises.items()

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from numpy.typing import NDArray
 
-from adapters.answer import Answer, Done, Observed, Refused, Unsupported, ending
+from adapters.answer import Answer, Observed, Refused, Unsupported, ending
 from adapters.reference.meshes import observe as observe_meshes
 from adapters.reference.values import cut, join
 from cases.arrays import Array, pack, unpack
@@ -117,13 +117,11 @@ def tensors(context: Context, rows: tuple[Row, ...]) -> list[Finding]:
         for row in rows
         if (finding := ask(context, row, seen)) is not None
     ]
-    if isinstance(context.answer.end, Done):
-        names = {seen.name for seen in context.answer.seen}
-        for name in context.case.question.check:
-            unsharded = context.dry and name.startswith(PLAIN)
-            if name not in names and name not in mesh_names(context.case) and not unsharded:
-                aspect = value_aspect(context.case, name)
-                found.append(differs(name, aspect, Missing("result")))
+    for name, fields in context.missing.items():
+        if "result" in fields:
+            mesh = name.partition("/")[0] in mesh_names(context.case)
+            aspect: Aspect = "meshes" if mesh else value_aspect(context.case, name)
+            found.append(differs(name, aspect, Missing("result")))
     return found
 
 
@@ -350,7 +348,7 @@ def _states(context: Context, seen: Observed) -> bool:
 
 
 TENSORS: tuple[Row, ...] = (
-    Row("soundness", ("layout", "shards", "offsets"), soundness,
+    Row("soundness", ("layout", "shards", "offsets", "local"), soundness,
         lambda context, seen: not seen.name.startswith(PLAIN)),
     Row("global", ("full", "dtype"), value),
     Row("layout", ("layout",), as_asked, lambda context, seen: seen.name in context.asked),
@@ -367,22 +365,25 @@ def meshes(context: Context) -> list[Finding]:
     Its grid of devices, its coordinate, its group along each axis; and a mesh step that is wrong
     has made none.
     """
-    case, answer, found = context.case, context.answer, []
+    case, found = context.case, list[Finding]()
     names = mesh_names(case) & {*case.question.check}
     for right in observe_meshes(case.question) if names else ():
         if right.name.partition("/")[0] not in names:
             continue
         seen = context.find(right.name)
-        if seen is None or seen.shards is None:
-            if isinstance(answer.end, Done):
-                found.append(differs(right.name, "meshes", Missing("result")))
+        if seen is None:
             continue
-        observed, doubt = _mesh(case, right, seen)
-        found.append(
-            agree(right.name, "meshes")
-            if observed is None
-            else differs(right.name, "meshes", observed, why=doubt)
-        )
+        for field in ("shards", "offsets"):
+            if field in context.missing.get(right.name, ()):
+                found.append(differs(right.name, "meshes", Missing(field)))
+                break
+        else:
+            observed, doubt = _mesh(case, right, seen)
+            found.append(
+                agree(right.name, "meshes")
+                if observed is None
+                else differs(right.name, "meshes", observed, why=doubt)
+            )
     made = context.find(case.expectation.refused) if case.expectation.refused else None
     if made is not None:
         got = next((one for one in made.shards or () if one is not None), None)

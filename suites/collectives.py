@@ -246,6 +246,8 @@ def collectives(context: Context) -> list[Finding]:
     """Each step's collectives, each materialisation's, and the whole program's where it is one."""
     case, answer = context.case, context.answer
     found = [_program(context, answer.program)] if answer.program is not None else []
+    if "program" in context.missing.get("", ()):
+        found.append(differs(None, "collectives", Missing("collectives")))
     steps = {step.result: step for step in case.question.steps}
     for seen in context.tensors:
         mesh, layout = mesh_of(case, seen.name), seen.layout
@@ -256,6 +258,8 @@ def collectives(context: Context) -> list[Finding]:
             by = measure(mesh, layout, whole, seen.shape, _itemsize(seen.dtype))
             name = f"{seen.name}{FULL}"
             found.append(held(mesh, answer.subject, name, seen.full_collectives, by))
+        elif "full_collectives" in context.missing.get(seen.name, ()):
+            found.append(differs(f"{seen.name}{FULL}", "collectives", Missing("collectives")))
         if seen.name not in steps:
             continue
         if "collectives" in context.missing.get(seen.name, ()):

@@ -11,6 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from adapters.answer import Answer, Crashed, Done, Hung, Refused
+from adapters.complete import missing
+from adapters.protocol import Promises
 from adapters.registry import FRAMEWORKS, executes_plan, framework_of
 from cases.facts import Facts, facts
 from cases.ledger import Cause
@@ -18,7 +20,6 @@ from cases.model import Case
 from suites import aspects, contracts, differences, frameworks_compared
 from suites.aspects import Context, context
 from suites.collectives import collectives
-from suites.complete import missing
 from suites.effects import effects
 from suites.known import NOTHING, Explained, explain
 from suites.observation import RanksDiffer, WrongDtype, WrongShape, WrongShard
@@ -26,8 +27,6 @@ from suites.tensors import bare
 from suites.truth import Truth, truth
 from suites.verdict import REFERENCE, Finding, Verdict, differs, not_comparable
 from suites.wording import verdict_of
-
-Promises = Mapping[str, tuple[str, ...]]
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -68,13 +67,14 @@ def judge(
     the question with its data, where the case is its dry run. ``excusing``: ids of the causes that
     excuse what they explain; all if None.
     """
+    whole = answers
     if real is not None:
         answers = {name: reached(one, real.get(name)) for name, one in answers.items()}
     fact = facts(case)
     contexts, found = {}, {}
     for subject, answer in answers.items():
         right = truth(case, framework_of(subject))
-        contexts[subject] = look(case, answer, right, promises or {})
+        contexts[subject] = look(case, answer, right, promises or {}, whole[subject])
         found[subject] = alone(contexts[subject])
     for subject, own in found.items():
         if real is not None:
@@ -120,11 +120,16 @@ def bases(subject: str, present: Collection[str]) -> list[str]:
     return found
 
 
-def look(case: Case, answer: Answer, right: Truth, promises: Promises) -> Context:
-    """The context in which an answer is judged."""
+def look(
+    case: Case, answer: Answer, right: Truth, promises: Promises, whole: Answer | None = None
+) -> Context:
+    """The context in which an answer is judged.
+
+    ``whole``: the answer with all that it shows, where a part of it is judged.
+    """
     lacking: dict[str, set[str]] = {}
-    for name, field in missing(case.question, answer, promises.get(answer.subject, ())):
-        lacking.setdefault(name, set()).add(field)
+    for name, field in missing(case.question, whole or answer, promises):
+        lacking.setdefault(name, set()).add(field or "result")
     return context(case, answer, right, {name: frozenset(some) for name, some in lacking.items()})
 
 

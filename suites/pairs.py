@@ -20,6 +20,7 @@ import msgspec
 
 from adapters import record
 from adapters.answer import Answer
+from adapters.protocol import Promises
 from adapters.record import Record
 from adapters.registry import FRAMEWORKS, framework_of, subjects
 from cases.catalogue import catalogue
@@ -183,7 +184,7 @@ def _cell(
 
 def distinct(
     case: Case, records: Sequence[Record]
-) -> list[tuple[tuple[str, ...], tuple[Answer, ...], dict[str, tuple[str, ...]]]]:
+) -> list[tuple[tuple[str, ...], tuple[Answer, ...], Promises]]:
     """The answers that a case has in records, the releases that answer so, and their promises."""
     asked = record.digest(case.question)
     alike: dict[tuple[str, str], list[Record]] = {}

@@ -18,7 +18,7 @@ import pytest
 from adapters import record
 from adapters.answer import Answer
 from adapters.host import WorkerError
-from adapters.protocol import Hello
+from adapters.protocol import Hello, Promises
 from adapters.registry import FRAMEWORKS, subjects
 from cases.catalogue import FAMILIES, family
 from cases.errors import BadInput
@@ -263,7 +263,7 @@ def _baseline(paths: Sequence[str], own: bool) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def promises(hellos: Mapping[str, Hello]) -> dict[str, tuple[str, ...]]:
+def promises(hellos: Mapping[str, Hello]) -> Promises:
     """By subject, the fields that its route has promised to show."""
     return {name: shown for hello in hellos.values() for name, shown in hello.promises.items()}
 

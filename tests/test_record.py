@@ -28,7 +28,7 @@ from adapters.answer import (
 )
 from adapters.host import Worker
 from adapters.normal import normalise, text
-from adapters.protocol import VERSION, Hello
+from adapters.protocol import VERSION, Hello, Promise
 from adapters.record import compare, digest, load, main, merge, replace, suite, write
 from adapters.values import path_beside
 from cases.arrays import pack
@@ -38,7 +38,8 @@ from tests.runs import ROOT
 from tests.test_host import question
 
 BLIND = "sends are not counted"
-HELLO = Hello(VERSION, "toy", "1.0+cpu", "3.11.7", ("gloo", "8 ranks"), 4321, (BLIND,))
+PROMISES = {"toy/1": Promise(("shards", "full"), unless_partial=("full",))}
+HELLO = Hello(VERSION, "toy", "1.0+cpu", "3.11.7", ("gloo", "8 ranks"), 4321, (BLIND,), PROMISES)
 SUBJECTS = ("toy/1", "toy/2")
 Kept = tuple[Question, tuple[Answer, ...]]
 
@@ -75,10 +76,23 @@ def test_what_was_answered_is_read_back(tmp_path: Path) -> None:
     for asked, wanted in answers:
         read.ask(asked)
         assert read.answer(asked) == wanted
-    said = Hello(VERSION, "toy", "1.0+cpu", "3.11", ("gloo", "8 ranks"), unseen=(BLIND,))
+    facts = ("gloo", "8 ranks")
+    said = Hello(VERSION, "toy", "1.0+cpu", "3.11", facts, unseen=(BLIND,), promises=PROMISES)
     assert read.hello() == said
     assert read.header.subjects == SUBJECTS
     assert read.header.count == 2
+
+
+def test_a_record_from_before_there_were_promises_is_read(tmp_path: Path) -> None:
+    """It promises nothing; its answers are what they were."""
+    path = kept(tmp_path / "r", [answered("a")])
+    text = path.read_bytes()
+    promises = b',"promises":' + msgspec.json.encode(PROMISES)
+    assert promises in text
+    path.write_bytes(text.replace(promises, b""))
+    read = load(path)
+    assert read.hello().promises == {}
+    assert read.kept("a") == answered("a")[1]
 
 
 def test_the_header_says_where_and_with_what_it_was_made(tmp_path: Path) -> None:
