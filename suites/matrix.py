@@ -258,10 +258,8 @@ def summary(found: Mapping[str, Outcome]) -> Iterable[str]:
         yield f"    {name}: {one.failure.splitlines()[0]}"
 
 
-def main(words: Sequence[str]) -> int:
-    """The command; 1 if an environment failed, 2 if there is nothing to run."""
-    at = list(words).index("--") if "--" in words else len(words)
-    own, rest = words[:at], words[at + 1 :]
+def options() -> argparse.ArgumentParser:
+    """What the command understands."""
     parser = argparse.ArgumentParser("python -m suites.matrix", description=__doc__)
     parser.add_argument("pattern", nargs="*", help="environments, such as '*-jax-*'; all, if none")
     parser.add_argument("--folder", type=Path, default=RECORDS, help="where the records go")
@@ -272,7 +270,18 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(10**6),
                         help="which N (default: by chance, told)")  # fmt: skip
     parser.add_argument("--keep", action="store_true", help="keep the environments")
-    given = parser.parse_args(own)
+    return parser
+
+
+def main(words: Sequence[str]) -> int:
+    """The command; 1 if an environment failed, 2 if there is nothing to run."""
+    at = list(words).index("--") if "--" in words else len(words)
+    own, rest = words[:at], words[at + 1 :]
+    given = options().parse_args(own)
+    if given.verify < 0 or (given.verify and (given.again or rest)):
+        wanted = "a number, without --again and words for pytest, which choose otherwise"
+        print(f"--verify: found {' '.join(words)}, wanted {wanted}", file=sys.stderr)
+        return 2
     tox = [sys.executable, "-m", "tox"]
     try:
         listed = environments(tox, ROOT)
@@ -284,10 +293,6 @@ def main(words: Sequence[str]) -> int:
     if not chosen or given.runs < 1 or not given.folder.is_dir():
         wanted = "an environment, a run and a folder that exists"
         print(f"found {' '.join(words)}, wanted {wanted} at least", file=sys.stderr)
-        return 2
-    if given.verify < 0 or (given.verify and (given.again or rest)):
-        wanted = "a number, without --again and words for pytest, which choose otherwise"
-        print(f"--verify: found {' '.join(words)}, wanted {wanted}", file=sys.stderr)
         return 2
     if given.verify:
         print(f"verifying {given.verify} of each record with --seed {given.seed}", flush=True)

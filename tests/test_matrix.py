@@ -400,6 +400,17 @@ def test_a_record_that_is_none_is_made_whole(project: Path, recorded: Plan) -> N
     assert due(recorded, first()).kept is None
 
 
+@pytest.mark.parametrize(
+    "words", [["--verify", "-1"], ["--verify", "3", "--again"], ["--verify", "3", "--", "-k", "x"]]
+)
+def test_what_is_to_be_verified_is_chosen_once(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By chance, not by hand."""
+    assert matrix.main(words) == 2
+    assert capsys.readouterr().err.startswith(f"--verify: found {' '.join(words)}, wanted a number")
+
+
 def listed(ini: Path) -> dict[str, dict[str, Any]]:
     """The environments of a ``tox.ini`` that record, and what tox makes of them."""
     names = [one.name for one in environments((*TOX, "-c", str(ini)), ini.parent)]
