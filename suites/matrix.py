@@ -35,7 +35,7 @@ from adapters.registry import FRAMEWORKS
 from cases.catalogue import catalogue
 from cases.errors import BadInput
 from suites.sources import RECORDS
-from suites.todo import Environment, Plan, Todo, files, otherwise, read, todo
+from suites.todo import Apart, Environment, Plan, Todo, apart, files, read, todo
 
 ROOT = Path(__file__).resolve().parent.parent
 LABEL = "records"
@@ -53,10 +53,14 @@ _NAME = re.compile(rf"py\d+-({'|'.join(FRAMEWORKS)})-([\w.]+)")
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """How an environment fared: what went wrong, or "" if nothing did; whether it was run."""
+    """How an environment fared: what went wrong, or "" if nothing did; whether it was run.
+
+    ``note``: what was noticed and is no fault.
+    """
 
     failure: str
     ran: bool = True
+    note: str = ""
 
 
 def environments(tox: Sequence[str], root: Path) -> list[Environment]:
@@ -123,11 +127,16 @@ def make(plan: Plan, environment: Environment, todo: Todo) -> Outcome:
         shutil.rmtree(part)
     if not code:
         shutil.rmtree(work)
-    if other:
-        head = f"{len(other)} of {len(todo.checked)} answers differ from the record's"
+    note = ""
+    if other.rounded:
+        note = f"{len(other.rounded)} of {len(todo.checked)} answers are rounded otherwise"
+    if other.told:
+        head = f"{len(other.told)} of {len(todo.checked)} answers differ from the record's"
         again = f"seed {plan.seed}; what the record has was left as it is, --again asks it anew"
-        return Outcome("\n".join([f"{head} ({again}):", *other, *tail.splitlines()]))
-    return Outcome(f"recorded, but tox ended with {code}\n{tail}" if code else "")
+        return Outcome(
+            "\n".join([f"{head} ({again}):", *other.told, *tail.splitlines()]), note=note
+        )
+    return Outcome(f"recorded, but tox ended with {code}\n{tail}" if code else "", note=note)
 
 
 def _base(plan: Plan, todo: Todo, checked: Sequence[str]) -> Record | None:
@@ -202,7 +211,7 @@ def _log(part: Path) -> Path:
 
 def _merged(
     plan: Plan, environment: Environment, todo: Todo, parts: Sequence[Path], folder: Path
-) -> tuple[list[Path], list[str]]:
+) -> tuple[list[Path], Apart]:
     """The runs and what was kept made one: its files, the text last. And what was not verified."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -219,7 +228,7 @@ def _merged(
             found = f"another listing than {first}"
             raise BadInput(str(other), "", "", found, "the same in every run")
     shutil.copy(first, interface)
-    return [interface, arrays, text], [*otherwise(todo, runs[0])]
+    return [interface, arrays, text], apart(todo, runs[0], {case.id: case for case in catalogue()})
 
 
 def _tail(log: Path) -> str:
@@ -244,6 +253,8 @@ def run(plan: Plan, chosen: Sequence[Environment]) -> dict[str, Outcome]:
         outcome = found[environment.name] = make(plan, environment, due)
         took, whole = ((time.monotonic() - start) / 60 for start in (since, began))
         print(f"{head}: {outcome.failure or 'recorded'}", flush=True)
+        if outcome.note:
+            print(f"    {outcome.note}, as another processor may", flush=True)
         print(f"    {took:.1f} minutes, {whole:.1f} in all", flush=True)
     return found
 

@@ -1,7 +1,7 @@
 """What is one release to be asked, so that its record has every question? By what it has.
 
 A question counts as asked if the record has it word for word, by its digest. Refuses to know how a
-release is asked, and what an answer says: only whether two are the same.
+release is asked, and what a right answer is: only whether two are the same.
 """
 
 from __future__ import annotations
@@ -14,11 +14,16 @@ from pathlib import Path
 import msgspec
 
 from adapters import record, values
+from adapters.answer import Answer
 from adapters.code import code_of
 from adapters.record import Record
 from adapters.registry import FRAMEWORKS
+from cases.arrays import Array
 from cases.errors import BadInput
+from cases.model import Case
 from suites.sources import public, record_path
+from suites.truth import truth
+from suites.values import EXACT, difference
 
 # Characters that are shown of an answer that was not verified, before and after the first of those
 # that differ.
@@ -132,13 +137,57 @@ def _note(old: Record, environment: Environment) -> str:
     return ""
 
 
-def otherwise(todo: Todo, now: Record) -> Iterator[str]:
-    """What was asked to verify and is answered otherwise now: a few lines for each question."""
+class Apart(msgspec.Struct, frozen=True):
+    """What was asked to verify and is answered otherwise now: in a few lines for each question.
+
+    ``rounded``: ids of those that differ in roundings alone, as another processor does.
+    """
+
+    told: tuple[str, ...]
+    rounded: tuple[str, ...]
+
+
+def apart(todo: Todo, now: Record, cases: Mapping[str, Case]) -> Apart:
+    """How the answers of now to ``todo.checked`` differ from those that were kept."""
+    told: list[str] = []
+    rounded: list[str] = []
     for id in todo.checked:
         assert todo.kept is not None
-        if subjects := record.differing(todo.kept, now, id):
+        subjects = record.differing(todo.kept, now, id)
+        were, are = ({one.subject: one for one in each.kept(id)} for each in (todo.kept, now))
+        if subjects and all(near(cases[id], were[one], are[one]) for one in subjects):
+            rounded.append(id)
+        elif subjects:
             was, is_ = (bytes(one.lines[id].answers) for one in (todo.kept, now))
-            yield "\n".join([f"    {id}: {', '.join(subjects)}", *_apart(was, is_)])
+            told.append("\n".join([f"    {id}: {', '.join(subjects)}", *_apart(was, is_)]))
+    return Apart(tuple(told), tuple(rounded))
+
+
+def near(case: Case, was: Answer, now: Answer) -> bool:
+    """Whether two answers are the same but for values, and these as near as the case asks."""
+    if _bare(was) != _bare(now):
+        return False
+    allowed = truth(case).allowed
+    return all(
+        one == other or (one and other and difference(one, other, allowed.get(name, EXACT)) is None)
+        for (name, one), (_, other) in zip(_values(was), _values(now), strict=True)
+    )
+
+
+def _bare(answer: Answer) -> Answer:
+    """Without values, but with how many there are."""
+    seen = tuple(
+        msgspec.structs.replace(
+            one, full=(None,) * len(one.full), shards=one.shards and (None,) * len(one.shards)
+        )
+        for one in answer.seen
+    )
+    return msgspec.structs.replace(answer, seen=seen)
+
+
+def _values(answer: Answer) -> Iterator[tuple[str, Array | None]]:
+    for one in answer.seen:
+        yield from ((one.name, array) for array in (*one.full, *(one.shards or ())))
 
 
 def _apart(was: bytes, now: bytes) -> Iterator[str]:

@@ -17,11 +17,12 @@ from adapters.answer import Answer, Done, Unsupported
 from adapters.code import code_of
 from adapters.protocol import VERSION, Hello
 from adapters.registry import FRAMEWORKS
+from cases.arrays import pack, unpack
 from cases.catalogue import catalogue
 from suites import matrix
 from suites.matrix import environments, summary, wanted
 from suites.sources import pinned
-from suites.todo import Environment, Plan, Todo, files, todo
+from suites.todo import Environment, Plan, Todo, files, near, todo
 from tests.runs import ROOT
 
 TOX = (sys.executable, "-m", "tox")
@@ -361,6 +362,30 @@ def test_answers_are_verified(project: Path, recorded: Plan) -> None:
     assert "two" in found[3]
     assert len(found) == 4
     assert [path.read_bytes() for path in files(recorded.folder, "jax", "0.1")] == before
+
+
+def test_what_is_rounded_otherwise_is_no_other_answer() -> None:
+    """As near as the case asks; a value further off, a text or a value less is another."""
+    id = "log-by-x-x4-s1"
+    kept = record.load(ROOT / "records" / f"torch-{pinned()['torch']}.jsonl")
+    case = next(case for case in catalogue() if case.id == id)
+    (was,) = kept.kept(id)
+
+    def changed(**fields: Any) -> Answer:
+        last = msgspec.structs.replace(was.seen[-1], **fields)
+        return msgspec.structs.replace(was, seen=(*was.seen[:-1], last))
+
+    def off(factor: float) -> Answer:
+        value = unpack(was.seen[-1].full[0])
+        return changed(full=(pack((value * factor).astype(value.dtype)),))
+
+    assert off(1 + 2e-7) != was
+    assert near(case, was, off(1 + 2e-7))
+    assert not near(case, was, off(1.01))
+    assert not near(case, was, changed(full=()))
+    assert not near(case, was, changed(dtype="float64"))
+    assert not near(case, was, changed(note="other"))
+    assert not near(case, was, changed(shards=None))
 
 
 def test_what_is_unstable_is_not_verified(project: Path, recorded: Plan) -> None:
