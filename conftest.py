@@ -33,6 +33,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                     " wrong,refused; for the catalogue: wrong,refused,costly)")  # fmt: skip
     group.addoption("--record", metavar="FILE_OR_FOLDER",
                     help="keep the answers of the frameworks that run live")  # fmt: skip
+    group.addoption("--only-new", action="store_true",
+                    help="ask what the record of --record lacks, and add it to that")  # fmt: skip
     group.addoption("--repro", metavar="DIR",
                     help="write stand-alone scripts of what fails or is known")  # fmt: skip
     group.addoption("--deadline", metavar="SECONDS", type=float, default=30.0,
@@ -68,6 +70,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "judged" in metafunc.fixturenames:
         cases = metafunc.config.stash[run.RUN].cases_for(metafunc.function.__name__)
         metafunc.parametrize("case", cases, ids=run.item_id)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what a record has, if only what is new is wanted."""
+    if left := {*config.stash[run.RUN].recorded(items)}:
+        config.hook.pytest_deselected(items=[item for item in items if item in left])
+        items[:] = [item for item in items if item not in left]
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """That nothing is new is no failure."""
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and session.config.stash[run.RUN].left_out:
+        session.exitstatus = pytest.ExitCode.OK
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

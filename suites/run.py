@@ -30,8 +30,9 @@ from cases.plan import planned
 from suites.failure import ended, report
 from suites.judge import Judgement, judge
 from suites.observation import SEVERITIES, Severity
+from suites.recording import Recording
 from suites.shelf import find
-from suites.sources import RECORDS, Choice, Pins, Sources, most_devices, record_path
+from suites.sources import RECORDS, Choice, Pins, Sources, most_devices
 from suites.truth import check_defined
 from suites.verdict import RECORD, Verdict
 
@@ -89,6 +90,10 @@ class Run:
         self._baseline = baseline
         self._sources: Sources | None = None
         self._kept: list[tuple[Question, dict[str, Answer]]] = []
+        option = config.getoption
+        self._only_new: bool = option("--only-new")
+        self._recording = Recording(Path(option("--record") or ""), self._only_new)
+        self.left_out = 0
         self._distributed = hasattr(config, "workerinput")
         # The questions with data of cases that are run without it, by id.
         self._real: dict[str, Question] = {}
@@ -105,11 +110,35 @@ class Run:
         self._real |= {case.id: case.question for case in cases if case.question.mode == "real"}
         return tuple(map(planned, cases))
 
+    def recorded(self, items: Sequence[pytest.Item]) -> list[pytest.Item]:
+        """The items that ``--only-new`` leaves out: the frameworks' records have them."""
+        questions = _questions(items)
+        if not self._only_new or not questions:
+            return []
+        self._start(questions)
+        assert self._sources is not None
+        try:
+            lacking = self._recording.lacking(self._sources.greeted(), questions)
+        except (WorkerError, BadInput) as error:
+            pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
+        cases = [(item, _case(item)) for item in items]
+        left = [item for item, case in cases if case and case.question.id not in lacking]
+        self.left_out = len(left)
+        return left
+
     def begin(self, items: Sequence[pytest.Item]) -> None:
         """Start the frameworks, if there is anything to ask, and ask ahead of need."""
-        questions = [case.question for item in items if (case := _case(item)) is not None]
+        questions = _questions(items)
         if not questions:
             return
+        if self._sources is None:
+            self._start(questions)
+        assert self._sources is not None
+        if not self._distributed:
+            for question in questions:
+                self._sources.ask(question)
+
+    def _start(self, questions: Sequence[Question]) -> None:
         option = self._config.getoption
         choices = {
             name: Choice(option(f"--{name}"), option(f"--{name}-python") or sys.executable)
@@ -121,9 +150,6 @@ class Run:
             ahead=2 if self._distributed else 64, spread=not self._distributed,
             records=self._baseline,
         )  # fmt: skip
-        if not self._distributed:
-            for question in questions:
-                self._sources.ask(question)
 
     def next(self, item: pytest.Item, following: pytest.Item | None) -> None:
         """Ask what is about to be judged, and one ahead."""
@@ -192,21 +218,8 @@ class Run:
         if self._sources is None:
             return
         if self._kept:
-            self._write(Path(self._config.getoption("--record")))
+            self._recording.write(self._sources.greeted(), self._kept)
         self._sources.close()
-
-    def _write(self, target: Path) -> None:
-        assert self._sources is not None
-        hellos = self._sources.hellos()
-        for name in self._sources.live():
-            own = FRAMEWORKS[name].subjects
-            rows = [
-                (question, tuple(answers[subject] for subject in own))
-                for question, answers in self._kept
-            ]
-            into_folder = target.is_dir()
-            path = record_path(target, name, hellos[name].release) if into_folder else target
-            record.write(path, hellos[name], rows)
 
 
 RUN = pytest.StashKey[Run]()
@@ -298,6 +311,8 @@ def _check_options(config: pytest.Config) -> None:
 def _check_recording(config: pytest.Config) -> None:
     target = config.getoption("--record")
     if not target:
+        if config.getoption("--only-new"):
+            raise pytest.UsageError("--only-new: found no --record, wanted the one that is to grow")
         return
     live = [name for name in FRAMEWORKS if config.getoption(f"--{name}") == "live"]
     if hasattr(config, "workerinput") or getattr(config.option, "numprocesses", None):
@@ -325,6 +340,10 @@ def _check_dry_run(config: pytest.Config) -> None:
     for name in ("--record", "--repro"):
         if config.getoption(name):
             raise pytest.UsageError(f"--dry-run: found {name}, wanted none: a dry run has no data")
+
+
+def _questions(items: Sequence[pytest.Item]) -> list[Question]:
+    return [case.question for item in items if (case := _case(item)) is not None]
 
 
 def _case(item: pytest.Item) -> Case | None:

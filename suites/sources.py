@@ -66,6 +66,14 @@ class Live:
         """What the first process said it is; None until it has."""
         return self._workers[0].hello()
 
+    def greet(self) -> Hello:
+        """The same, waited for.
+
+        Raises:
+            WorkerError: the framework cannot be asked at all.
+        """
+        return self._workers[0].greet()
+
     def ask(self, question: Question) -> None:
         """Queue a question behind those asked before."""
         for worker in self._workers:
@@ -142,6 +150,14 @@ class Sources:
     def live(self) -> tuple[str, ...]:
         """The frameworks that run rather than being read."""
         return tuple(name for name, one in self._sources.items() if isinstance(one, Live))
+
+    def greeted(self) -> dict[str, Hello]:
+        """What each framework that runs says it is; waits until it has.
+
+        Raises:
+            WorkerError: a framework cannot be asked at all.
+        """
+        return {n: one.greet() for n, one in self._sources.items() if isinstance(one, Live)}
 
     def pins(self, question: Question) -> Pins:
         """What the records of the frameworks that run live answered.

@@ -92,7 +92,7 @@ def planted(
     if unstable:
         again = path.with_name(f"again-{path.name}")
         record.write(again, later, rows)
-        record.merge(path, [record.load(path), record.load(again)])
+        record.save(path, record.merge([record.load(path), record.load(again)]))
         again.unlink()
     for release, listed in zip((OLDER[framework], NEWER[framework]), facts or ()):
         head = Head(interface.FORMAT, framework, release, "3.11", len(listed))

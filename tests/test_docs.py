@@ -22,6 +22,7 @@ from reports import (
     recipes,
     vocabulary,
 )
+from suites import matrix
 from tests.runs import ROOT, run
 
 PAGES = (
@@ -130,7 +131,8 @@ def test_every_option_is_in_the_readme() -> None:
     pytest_addoption(parser)  # type: ignore[arg-type]
     told = set(re.findall(r"`(--[a-z-]+)", README)) | set(re.findall(r", `(--[a-z-]+)", README))
     assert set(parser.names) <= told
-    assert told - set(parser.names) <= {"--junitxml", "--lf", "--dist", "--cases"}
+    others = {"--junitxml", "--lf", "--dist", "--cases", *matrix.options()._option_string_actions}
+    assert told - set(parser.names) <= others
 
 
 def test_every_link_to_a_file_leads_somewhere() -> None:
