@@ -57,10 +57,12 @@ def explain(
               or answer.subject.partition("/")[0] in one.subject]  # fmt: skip
     place = {name: number for number, name in enumerate(_order(case))}
 
-    def order(index: int) -> tuple[int, int]:
+    def order(index: int) -> tuple[int, bool, int]:
         one = found[index]
         last = len(place) if one.step is None else -1
-        return place.get(bare(one.step).partition("/")[0], last), ASPECTS.index(one.aspect)
+        at = place.get(bare(one.step).partition("/")[0], last)
+        # A result is there before it is materialised.
+        return at, (one.step or "").endswith(FULL), ASPECTS.index(one.aspect)
 
     bad.sort(key=order)
     wrong: dict[str, Explained] = {}
@@ -118,7 +120,7 @@ def _fitting(
     if observed is None:
         return []
     kind = seen_as.name(observed)
-    steps = at_fault(case, found.step)
+    steps = at_fault(case, found.step, {one.name for one in answer.seen})
     fit = [
         one
         for one in causes
@@ -165,11 +167,13 @@ def _plan_fits(cause: Cause, observed: Observation) -> bool:
     return isinstance(observed, OtherPlan | BrokenContract) and observed.kind in cause.cases.plan
 
 
-def at_fault(case: Case, step: str | None) -> Collection[str]:
+def at_fault(
+    case: Case, step: str | None, shown: Collection[str] | None = None
+) -> Collection[str]:
     """The ops that can be at fault where something shows at a step, as `Named.step` has them.
 
-    Its own; those of unchecked steps before it, which nobody looked at; those that a gradient goes
-    through.
+    Its own; those of steps before it that nobody looked at; those that a gradient goes through.
+    ``shown``: what an answer shows, of what is checked; all of it if None.
     """
     question, name = case.question, bare(step)
     made = {one.result: one for one in question.steps}
@@ -185,7 +189,7 @@ def at_fault(case: Case, step: str | None) -> Collection[str]:
         ops = {one.result: one.op for one in question.mesh_steps}
         return {ops.get(name.partition("/")[0], name)}
     found, waiting = set[str](), [name]
-    checked = {*question.check}
+    checked = {*question.check} if shown is None else {*question.check} & {*shown}
     while waiting:
         one = made[waiting.pop()]
         found.add(one.op)
