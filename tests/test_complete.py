@@ -245,7 +245,7 @@ def test_addends_of_plans_join_to_the_right_value() -> None:
     read = record("jax-0.10.2")
     counts: Counter[str] = Counter()
     for one in questions().values():
-        if one.mode == "plan":
+        if one.mode == "plan" or one.id not in read.lines:
             continue
         on, inputs = homes(one), {given.name for given in one.inputs}
         for answer in read.kept(one.id):
