@@ -67,9 +67,10 @@ def _text(placement: Any) -> str:
         return f"SS({placement.dim},{placement.split_factor})"
     if kind is Partial:
         return f"P({reduction(placement)})"
-    raise NotationError(f"a placement of type {kind.__name__}")
+    raise NotationError(f"a placement of type {kind.__name__}", "one that the model has")
 
 
 def _foreign(placement: Any) -> str:
     text, kind = str(placement), type(placement).__name__
-    return f"{kind}({text})" if text in ("P", "R") and kind not in ("Partial", "Replicate") else text
+    plain = kind in ("Partial", "Replicate")
+    return f"{kind}({text})" if text in ("P", "R") and not plain else text
