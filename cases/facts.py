@@ -29,8 +29,9 @@ class Facts(msgspec.Struct, frozen=True):
     ``indivisible``: where, first, a size is no multiple of the devices that it is split over.
     ``empty``: something has no elements. ``newly_partial``: a result is asked to owe a
     reduction that its operand does not. ``pending``: the reductions that something owes.
-    ``ops``: those of the program. ``repeated``: one of them is done more than once. ``number``:
-    one has a number for an operand. ``random``: one draws random numbers.
+    ``several_meshes``: not everything lies on one mesh. ``ops``: those of the program.
+    ``repeated``: one of them is done more than once. ``number``: one has a number for an
+    operand. ``random``: an op of the program draws random numbers.
     """
 
     ascending: bool
@@ -42,6 +43,7 @@ class Facts(msgspec.Struct, frozen=True):
     newly_partial: bool
     swaps_partial: bool
     pending: frozenset[str]
+    several_meshes: bool
     ops: frozenset[str]
     repeated: bool
     number: bool
@@ -84,6 +86,7 @@ def facts(case: Case) -> Facts:
         newly_partial=newly,
         swaps_partial=swaps,
         pending=frozenset(op for _, layout, _ in tensors for _, op in layout.partial),
+        several_meshes=any(mesh != tensors[0][0] for mesh, _, _ in tensors),
         ops=frozenset(ops),
         repeated=len({*ops}) < len(ops),
         number=any(_has_number(step) for step in question.steps),

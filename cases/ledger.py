@@ -89,6 +89,7 @@ class Named(msgspec.Struct, frozen=True):
     newly_partial: bool | None = None
     swaps_partial: bool | None = None
     partial: tuple[str, ...] = ()
+    several_meshes: bool | None = None
     repeated: bool | None = None
     number: bool | None = None
     random: bool | None = None
@@ -249,7 +250,7 @@ def _source(table: dict[str, Any], documented: bool, where: Where) -> tuple[str,
 
 _FLAGS = (
     "ascending", "minor_first", "uneven", "irregular", "empty", "newly_partial", "swaps_partial",
-    "repeated", "number", "random",
+    "several_meshes", "repeated", "number", "random",
 )  # fmt: skip
 _PLANS = (
     "fires where nothing is implied", "fires nothing", "permutes", "more", "fewer", "gathers",

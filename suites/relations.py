@@ -100,5 +100,3 @@ def _shift(right: Value, ours: Value) -> bool:
 
 def _equal(one: Array, got: Array) -> bool:
     return one.shape == got.shape and np.array_equal(unpack(one), unpack(got))
-
-
