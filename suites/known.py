@@ -167,9 +167,7 @@ def _plan_fits(cause: Cause, observed: Observation) -> bool:
     return isinstance(observed, OtherPlan | BrokenContract) and observed.kind in cause.cases.plan
 
 
-def at_fault(
-    case: Case, step: str | None, shown: Collection[str] | None = None
-) -> Collection[str]:
+def at_fault(case: Case, step: str | None, shown: Collection[str] | None = None) -> Collection[str]:
     """The ops that can be at fault where something shows at a step, as `Named.step` has them.
 
     Its own; those of steps before it that nobody looked at; those that a gradient goes through.
