@@ -177,7 +177,7 @@ def _cause(raw: Any, place: Where, documented: bool, subjects: Collection[str]) 
     why = forms.text(table["why"], where.at("why"))
     if not why.strip():
         raise where.at("why").bad("an empty string", "the reason, in a sentence or two")
-    routes = {*subjects, *(one.partition("/")[0] for one in subjects)}
+    routes = tuple(dict.fromkeys((*subjects, *(one.partition("/")[0] for one in subjects))))
     observed = _known(table["observed"], where.at("observed"), "a known observation", OBSERVED)
     cause = Cause(
         id,

@@ -172,23 +172,23 @@ CAUSES: dict[str, tuple[dict[str, str | None], str]] = {
     ),
     "unknown aspect": (
         {"aspect": '"values"'},
-        "cause \"a\": aspect: found 'values', wanted an aspect, the nearest being 'shards'",
+        'cause "a": aspect: found \'values\', wanted an aspect, the nearest being \'soundness\'',
     ),
     "unknown subject": (
         {"subject": '"jaxx"'},
-        "cause \"a\": subject: found 'jaxx', wanted a subject or a framework, the nearest being 'jax'",
+        'cause "a": subject: found \'jaxx\', wanted a subject or a framework: torch, jax/jit, jax',
     ),
     "unknown key": (
         {"versions": '">=2"'},
-        "cause \"a\": found key 'versions', wanted a known key: id, subject, observed, aspect, message, relation, cases, why, link, unreported",
+        'cause "a": found key \'versions\', wanted a known key, the nearest being \'relation\'',
     ),
     "cases that name all": (
         {"cases": "{}"},
-        'cause "a": cases: found an empty table, wanted at least one of step, recipe, context, plan, axes, devices, ascending, dtype, uneven, indivisible, empty, newly_partial, swaps_partial, partial',
+        'cause "a": cases: found an empty table, wanted at least one of step, only, recipe, context, plan, axes, devices, ascending, minor_first, dtype, uneven, irregular, indivisible, empty, newly_partial, swaps_partial, partial, several_meshes, repeated, number, random',
     ),
     "cases by their ids": (
         {"cases": '{ id = "b-*" }'},
-        "cause \"a\": cases: found key 'id', wanted a known key: step, recipe, context, plan, axes, devices, ascending, dtype, uneven, indivisible, empty, newly_partial, swaps_partial, partial",
+        'cause "a": cases: found key \'id\', wanted a known key, the nearest being \'indivisible\'',
     ),
     "cases as a string": ({"cases": '"b-*"'}, "cause \"a\": cases: found 'b-*', wanted a table"),
     "no step": (
@@ -241,7 +241,7 @@ CAUSES: dict[str, tuple[dict[str, str | None], str]] = {
     ),
     "wrong value without a relation": (
         {"observed": '"wrong value"', "message": None},
-        'cause "a": found no relation, wanted relation, one or more of times a number, NaN, elements permuted, zeros, one addend, operand unchanged, another shape, some elements, all elements',
+        'cause "a": found no relation, wanted relation, one or more of times a number, plus a number, NaN, elements permuted, zeros, one addend, operand unchanged, another shape, some elements, all elements',
     ),
     "relation of a refusal": (
         {"relation": '"NaN"'},
