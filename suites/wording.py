@@ -134,6 +134,52 @@ def _differences(some: tuple[seen.Difference, ...], where: str) -> Said:
     return Said(wanted, "; ".join(f"{one.what} now: {one.after}" for one in some))
 
 
+def plan_table(one: seen.OtherPlan | seen.BrokenContract) -> list[str]:
+    """What was implied, what would be cheapest and what was fired, a line each with its bytes."""
+    if isinstance(one, seen.OtherPlan):
+        rows = [("implied", one.implied)]
+        if one.cheapest is not None and one.cheapest != one.implied:
+            rows.append(("cheapest", one.cheapest))
+        rows.append(("fired", one.fired))
+        noun = "the implied plan"
+    else:
+        rows = [("due", one.implied), ("fired", one.fired)]
+        rows += [(name, some) for name, some in (("lacking", one.lacking), ("extra", one.extra))
+                 if some]  # fmt: skip
+        noun = "the parallel plan"
+    text = say if isinstance(one, seen.OtherPlan) else totals
+    said = [(name, text(some), f"{volume(some):,.0f} B" if some else "") for name, some in rows]
+    wide = min(60, max(len(what) for _, what, _ in said))
+    lines = [f"{name:<10}{what:<{wide}}  {cost:>9}".rstrip() for name, what, cost in said]
+    at = next(at for at, (name, _) in enumerate(rows) if name == "fired")
+    lines[at] += f"    {factor(one.fired, one.implied)} {noun}"
+    return lines
+
+
+def told_free(finding: Finding, mesh: Mesh) -> str:
+    """What differs and fails nothing, in a line: how grave, what, and where."""
+    one, at, severity = finding.observation, finding.step or "the whole program", finding.severity
+    match one:
+        case None:
+            text = f"{finding.aspect} at {at}"
+        case seen.OtherLayout(theirs, ours):
+            text = f"{at} is {layout_text(ours, mesh)}, in {finding.against} "
+            text += layout_text(theirs, mesh)
+        case seen.OtherPlan(_, implied, fired, _) | seen.BrokenContract(_, implied, fired, _, _):
+            noun = "the implied plan" if isinstance(one, seen.OtherPlan) else "the parallel plan"
+            text = f"{at} fires {bytes_text(fired)}, {factor(fired, implied)} {noun}"
+        case seen.Ended(end):
+            text = ending(end)
+        case _:
+            said = say_observation(one, mesh)
+            text = f"{finding.aspect} at {at}: wanted {said.wanted}, got {said.got}"
+    text = text if len(text) <= _MOST_TOLD else text[:_MOST_TOLD].rpartition(" ")[0] + " …"
+    return f"{severity}: {text}"
+
+
+# The longest text of what fails nothing.
+_MOST_TOLD = 150
+
 _FIELDS = {
     "full": "a global value", "shards": "local shards", "offsets": "the offsets of the shards",
     "layout": "a layout", "collectives": "counted collectives", "result": "this result",
