@@ -331,9 +331,11 @@ def _check_recording(config: pytest.Config) -> None:
     if target.endswith(os.sep) and not os.path.isdir(target):
         raise pytest.UsageError(f"--record: found no folder {target}, wanted one that exists")
     if len(live) > 1 and not os.path.isdir(target):
+        both = " and ".join(live)
+        found = "a file" if os.path.exists(target) else "no folder"
         raise pytest.UsageError(
-            f"--record {target}: found one file for {' and '.join(live)}, wanted a folder,"
-            " or one framework live"
+            f"--record: found {found} {target}, wanted a folder that exists:"
+            f" the answers of {both} are a file each"
         )
 
 

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from adapters.answer import Collective, ending
+from adapters.answer import Collective, End, ending
 from cases.arrays import Array
 from cases.layout import coordinate
 from cases.model import Case, Foreign, Layout, Mesh
 from cases.notation import both
 from suites import observation as seen
 from suites.observation import Fired, Observation, volume
-from suites.tensors import bare, mesh_of
+from suites.tensors import FULL, bare, mesh_of
 from suites.values import EXACT, difference, show
 from suites.verdict import Finding, Verdict
 
@@ -120,13 +120,22 @@ def say_observation(one: Observation, mesh: Mesh) -> Said:
         case seen.Missing(field):
             return Said(_FIELDS.get(field, field), "nothing: it is not in the answer")
         case seen.Ended(end):
-            return Said("an answer", ending(end))
+            return Said("an answer", end_text(end))
         case seen.NotRefused(got):
             return Said("a refusal", "a mesh" if got is None else show(got))
         case seen.DryRunDiffers(differences):
             return _differences(differences, "with data")
         case seen.Changed(differences):
             return _differences(differences, "in the record")
+
+
+def end_text(end: End) -> str:
+    """How an answer ended, in a few words; what failed only when it was looked at says so."""
+    step: str = getattr(end, "step", "")
+    said = ending(end)
+    if not step.endswith(FULL):
+        return said
+    return said.replace(f" at {step}:", f" while {bare(step)} was gathered:", 1)
 
 
 def _differences(some: tuple[seen.Difference, ...], where: str) -> Said:
@@ -169,7 +178,7 @@ def told_free(finding: Finding, mesh: Mesh) -> str:
             noun = "the implied plan" if isinstance(one, seen.OtherPlan) else "the parallel plan"
             text = f"{at} fires {bytes_text(fired)}, {factor(fired, implied)} {noun}"
         case seen.Ended(end):
-            text = ending(end)
+            text = end_text(end)
         case _:
             said = say_observation(one, mesh)
             text = f"{finding.aspect} at {at}: wanted {said.wanted}, got {said.got}"
