@@ -20,13 +20,14 @@ from reports import (
     public,
     randomness,
     recipes,
+    verdict_form,
     vocabulary,
 )
 from tests.runs import ROOT, run
 
 PAGES = (
     changes, dry_run, insensitive, operators, parallel_dims, public, randomness, recipes,
-    vocabulary,
+    verdict_form, vocabulary,
 )  # fmt: skip
 README = (ROOT / "README.md").read_text()
 

@@ -68,9 +68,7 @@ def told(ran: Ran) -> dict[str, list[str]]:
     """By case: the lines of its failure text."""
     parts = re.split(r"^_+ test_cases\[(\S+)\] _+$", ran.out, flags=re.MULTILINE)
     texts = dict(zip(parts[1::2], parts[2::2]))
-    return {
-        id: text.partition("\n=====")[0].strip().splitlines() for id, text in texts.items()
-    }
+    return {id: text.partition("\n=====")[0].strip().splitlines() for id, text in texts.items()}
 
 
 def test_the_first_line_says_what_is_wrong_and_is_what_pytest_sums_up(ran: Ran) -> None:
