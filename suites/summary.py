@@ -162,13 +162,11 @@ def _table(states: dict[str, dict[str, str]]) -> list[str]:
 
 
 def _few(texts: list[str], most: int) -> list[str]:
-    """Texts, two columns at most to a line, no more lines than ``most``."""
-    lines = _wrapped(texts, "  ", "       ")
-    if len(lines) <= most:
-        return lines
-    kept = lines[:most]
-    shown = sum(text in line.split("  ") or text in line for text in texts for line in kept)
-    return [*kept, f"       and {len(texts) - shown:,} more"]
+    """The first of the texts, on no more lines than ``most``, and how many there are beside."""
+    shown = len(texts)
+    while len(lines := _wrapped(texts[:shown], "   ", "       ")) > most:
+        shown -= 1
+    return lines if shown == len(texts) else [*lines, f"       and {len(texts) - shown:,} more"]
 
 
 def _wrapped(parts: list[str], gap: str, indent: str = "") -> list[str]:
