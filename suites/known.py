@@ -15,7 +15,7 @@ import msgspec
 from adapters.answer import Answer, Crashed, Hung, Refused
 from cases.arrays import Array
 from cases.facts import Facts
-from cases.ledger import ASPECTS, Cause, names
+from cases.ledger import ASPECTS, Cause, Relation, names
 from cases.model import Case, Layout
 from suites import observation as seen_as
 from suites.observation import BrokenContract, Ended, Observation, OtherPlan, WrongValue
@@ -132,11 +132,19 @@ def _fitting(
     ]
     if not isinstance(observed, WrongValue) or not any(one.relation for one in fit):
         return fit
-    holding = relations(
-        observed.wanted, observed.got, observed.allowed, _operands(case, found.step, right),
+    holding = relations_of(case, answer, found, right)
+    return [one for one in fit if not one.relation or holding & {*one.relation}]
+
+
+def relations_of(case: Case, answer: Answer, found: Finding, right: Truth) -> frozenset[Relation]:
+    """All relations of the wrong value in a finding to the right one; none of another finding."""
+    one = found.observation
+    if not isinstance(one, WrongValue):
+        return frozenset()
+    return relations(
+        one.wanted, one.got, one.allowed, _operands(case, found.step, right),
         _addends(case, answer, found.step),
     )  # fmt: skip
-    return [one for one in fit if not one.relation or holding & {*one.relation}]
 
 
 def message(observed: Observation) -> str:

@@ -23,6 +23,7 @@ from reports import (
     public,
     randomness,
     recipes,
+    verdict_form,
     vocabulary,
 )
 from suites import matrix
@@ -31,7 +32,7 @@ from tests.runs import ROOT, run
 
 PAGES = (
     changes, dry_run, insensitive, operators, parallel_dims, public, randomness, recipes,
-    vocabulary,
+    verdict_form, vocabulary,
 )  # fmt: skip
 README = (ROOT / "README.md").read_text()
 
