@@ -13,6 +13,7 @@ import msgspec
 from cases.grids import homes
 from cases.layout import groups, is_even, normal
 from cases.model import Case, Layout, Mesh
+from cases.ops import OPS
 from cases.program import shapes
 
 Where = Literal["input", "result", "no"]
@@ -25,7 +26,8 @@ class Facts(msgspec.Struct, frozen=True):
     ascending order. ``uneven``: something is split into unequal shards. ``indivisible``: where,
     first, a size is no multiple of the devices that it is split over. ``empty``: something has
     no elements. ``newly_partial``: a result is asked to owe a reduction that its operand does
-    not. ``pending``: the reductions that something owes.
+    not. ``pending``: the reductions that something owes. ``several_meshes``: not everything lies
+    on one mesh. ``random``: an op of the program draws random numbers.
     """
 
     ascending: bool
@@ -35,6 +37,8 @@ class Facts(msgspec.Struct, frozen=True):
     newly_partial: bool
     swaps_partial: bool
     pending: frozenset[str]
+    several_meshes: bool
+    random: bool
 
 
 def facts(case: Case) -> Facts:
@@ -69,6 +73,8 @@ def facts(case: Case) -> Facts:
         newly_partial=newly,
         swaps_partial=swaps,
         pending=frozenset(op for _, layout, _ in tensors for _, op in layout.partial),
+        several_meshes=any(mesh != tensors[0][0] for mesh, _, _ in tensors),
+        random=any(OPS[step.op].own for step in question.steps),
     )
 
 

@@ -84,6 +84,8 @@ class Named(msgspec.Struct, frozen=True):
     empty: bool | None = None
     newly_partial: bool | None = None
     swaps_partial: bool | None = None
+    several_meshes: bool | None = None
+    random: bool | None = None
     partial: tuple[str, ...] = ()
 
 
@@ -240,7 +242,10 @@ def _source(table: dict[str, Any], documented: bool, where: Where) -> tuple[str,
     return link, looked
 
 
-_FLAGS = ("ascending", "uneven", "empty", "newly_partial", "swaps_partial")
+_FLAGS = (
+    "ascending", "uneven", "empty", "newly_partial", "swaps_partial", "several_meshes",
+    "random",
+)  # fmt: skip
 _PLANS = (
     "fires where nothing is implied", "fires nothing", "permutes", "more", "fewer", "gathers",
     "exchanges", "reduces", "gathers, exchanges and reduces", "over groups that are no axes",
@@ -306,5 +311,7 @@ def names(cause: Cause, case: Case, fact: Facts, steps: Collection[str]) -> bool
         and want.empty in (None, fact.empty)
         and want.newly_partial in (None, fact.newly_partial)
         and want.swaps_partial in (None, fact.swaps_partial)
+        and want.several_meshes in (None, fact.several_meshes)
+        and want.random in (None, fact.random)
         and (not want.partial or bool(fact.pending & {*want.partial}))
     )
