@@ -26,8 +26,8 @@ class Facts(msgspec.Struct, frozen=True):
     ascending order. ``uneven``: something is split into unequal shards. ``indivisible``: where,
     first, a size is no multiple of the devices that it is split over. ``empty``: something has
     no elements. ``newly_partial``: a result is asked to owe a reduction that its operand does
-    not. ``pending``: the reductions that something owes. ``several_meshes``: not everything lies
-    on one mesh. ``random``: an op of the program draws random numbers.
+    not. ``pending``: the reductions that something owes, or has to by the case's own word.
+    ``several_meshes``: not everything lies on one mesh. ``random``: an op draws random numbers.
     """
 
     ascending: bool
@@ -58,6 +58,7 @@ def facts(case: Case) -> Facts:
                 newly |= not set(step.to.partial) <= set(before.partial)
                 swaps |= _swaps(meshes[step.result], before, step.to)
     tensors = [(meshes[name], layout, typed[name].shape) for name, layout in layouts.items()]
+    stated = case.expectation.layouts.values()
     inputs = len(question.inputs)
     where: Where = "no"
     if any(_is_indivisible(*tensor) for tensor in tensors):
@@ -72,7 +73,9 @@ def facts(case: Case) -> Facts:
         empty=any(0 in shape for _, _, shape in tensors),
         newly_partial=newly,
         swaps_partial=swaps,
-        pending=frozenset(op for _, layout, _ in tensors for _, op in layout.partial),
+        pending=frozenset(
+            op for layout in (*layouts.values(), *stated) for _, op in layout.partial
+        ),
         several_meshes=any(mesh != tensors[0][0] for mesh, _, _ in tensors),
         random=any(OPS[step.op].own for step in question.steps),
     )
