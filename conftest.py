@@ -21,13 +21,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("shard parity")
     group.addoption("--cases", metavar="FILE_OR_FOLDER", help="run these cases, not the catalogue")
     group.addoption("--exhaustive", action="store_true", help="every combination, not a sample")
-    group.addoption("--plan", action="store_true",
+    group.addoption("--dry-run", "--plan", action="store_true",
                     help="with no data: layouts, collectives, sizes")  # fmt: skip
     group.addoption("--verdicts", metavar="FILE", help="write one JSON line per verdict")
     group.addoption("--ledger", metavar="FILE", action="append", default=[],
-                    help="known divergences of your own, beside the project's")  # fmt: skip
+                    help="causes of your own, which excuse what they explain")  # fmt: skip
+    group.addoption("--baseline", metavar="FILE_OR_FOLDER", action="append", default=[],
+                    help="records that your own cases must not differ from")  # fmt: skip
+    group.addoption("--fail-on", metavar="SEVERITIES", default="",
+                    help="what fails a case: wrong,refused,… (default for your own cases:"
+                    " wrong,refused; for the catalogue: wrong,refused,costly)")  # fmt: skip
     group.addoption("--record", metavar="FILE_OR_FOLDER",
                     help="keep the answers of the frameworks that run live")  # fmt: skip
+    group.addoption("--only-new", action="store_true",
+                    help="ask what the record of --record lacks, and add it to that")  # fmt: skip
     group.addoption("--repro", metavar="DIR",
                     help="write stand-alone scripts of what fails or is known")  # fmt: skip
     group.addoption("--deadline", metavar="SECONDS", type=float, default=30.0,
@@ -65,6 +72,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("case", cases, ids=run.item_id)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what a record has, if only what is new is wanted."""
+    if left := {*config.stash[run.RUN].recorded(items)}:
+        config.hook.pytest_deselected(items=[item for item in items if item in left])
+        items[:] = [item for item in items if item not in left]
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """That nothing is new is no failure."""
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and session.config.stash[run.RUN].left_out:
+        session.exitstatus = pytest.ExitCode.OK
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Put every selected question to the frameworks, ahead of need."""
     if not session.config.option.collectonly:
@@ -95,7 +116,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         if repro := item.config.stash.get(REPRO, None):
             case = item.callspec.params["case"]  # type: ignore[attr-defined]
             releases = {name: hello.release for name, hello in judged.hellos.items()}
-            repro.write(report, case, judged.verdicts, judged.answers, releases)
+            repro.write(report, case, judged.judgement, judged.answers, releases)
     return report
 
 

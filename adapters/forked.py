@@ -18,6 +18,7 @@ from collections.abc import Callable
 from adapters import child, protocol
 from adapters.answer import Answer, Crashed, Hung
 from adapters.protocol import HEAD, Adapter, Ask, Hello
+from adapters.stacks import theirs
 from cases.model import Question
 
 # Seconds for a child to write its stack, which takes a signal handler microseconds.
@@ -57,7 +58,7 @@ class Forked:
             at_work.show_stack()
             at_work.end()
             stack = child.printed_since(printed)
-            hung = Hung(f"no answer in {seconds:g} s", stacks=(stack,))
+            hung = Hung(f"no answer in {seconds:g} s", stacks=(theirs(stack),))
             return Answer(question.id, subject, hung)
         how = at_work.end(DYING)
         crashed = Crashed(how, output=child.printed_since(printed))

@@ -23,6 +23,7 @@ from adapters import protocol
 from adapters.answer import Answer, Crashed, Hung, ending
 from adapters.process import Garbage, Process
 from adapters.protocol import Ask, Hello
+from adapters.stacks import theirs
 from cases.model import Question
 
 # Seconds given to an adapter beyond the question's own, to stop itself and say why.
@@ -35,6 +36,8 @@ DEATHS = 20
 
 # Seconds between looks for a death that the pipe does not show.
 _TICK = 0.25
+# Seconds between looks for a greeting, for which a run waits once.
+_SHORT = 0.02
 # Seconds for a process to die once it has closed its pipe, and to show its stack.
 _PATIENCE = 1.0
 _NEEDED = ("msgspec", "numpy", "ml_dtypes", "packaging")
@@ -81,6 +84,21 @@ class Worker:
     def hello(self) -> Hello | None:
         """What the first process said it is; None until it has."""
         return self._engine.hello
+
+    def greet(self) -> Hello:
+        """What the first process says it is: waits for it.
+
+        Raises:
+            WorkerError: the framework cannot be asked at all.
+            RuntimeError: the worker is closed.
+        """
+        while (hello := self._engine.hello) is None:
+            if self._engine.failed is not None:
+                raise self._engine.failed.with_traceback(None)
+            if not self._thread.is_alive():
+                raise RuntimeError("the worker is closed")
+            time.sleep(_SHORT)
+        return hello
 
     def ask(self, question: Question) -> None:
         """Queue a question behind those asked before, unless it is queued already.
@@ -169,6 +187,7 @@ class _Engine:
         self.seconds = seconds
         self.ahead = ahead
         self.hello: Hello | None = None
+        self.failed: BaseException | None = None
         # Filled by the run and emptied here; a deque needs no lock for that.
         self._inbox: deque[_Task] = deque()
         self._stopped = False
@@ -233,6 +252,7 @@ class _Engine:
                 self._turn(self._process)
 
     def _refuse(self, error: BaseException) -> None:
+        self.failed = error
         while self._queue:
             self._queue.popleft().finish(error)
         while not self._stopped:
@@ -380,7 +400,7 @@ class _Engine:
         stack = process.stack(_PATIENCE)
         if not self._greeted:
             raise self._error(f"nothing said in {STARTUP:g} s", "a Hello", stack)
-        self._blame(Hung(f"no answer in {self.seconds:g} s", stacks=(stack,)))
+        self._blame(Hung(f"no answer in {self.seconds:g} s", stacks=(theirs(stack),)))
 
     def _unborn(self, how: str, printed: str) -> WorkerError:
         """The error for a process that ended before its Hello, from what it printed."""

@@ -177,8 +177,7 @@ def collect(framework: str) -> Interface:
         KeyError: the registry has no such framework.
         LookupError: its table of names has a place at which this release has nothing.
     """
-    package = FRAMEWORKS[framework].module.rpartition(".")[0]
-    source = cast(Source, importlib.import_module(f"{package}.interface"))
+    source = _source(framework)
     release = Version(source.start()).public
     names = {name.path: name for name in public(source.MODULES, source.ROOTS)}
     for name in used(source.NAMES, framework, release):
@@ -360,6 +359,15 @@ def _printed(got: object) -> tuple[str, str]:
     return settled(str(got)), settled(repr(got))
 
 
+def _source(framework: str) -> Source:
+    package = FRAMEWORKS[framework].module.rpartition(".")[0]
+    return cast(Source, importlib.import_module(f"{package}.interface"))
+
+
+def _path(out: Path, framework: str, release: str) -> Path:
+    return out / f"{framework}-{release}.interface.jsonl" if out.is_dir() else out
+
+
 def main(arguments: Sequence[str]) -> None:
     """The command line; see the head of this module."""
     parser = argparse.ArgumentParser(
@@ -367,10 +375,14 @@ def main(arguments: Sequence[str]) -> None:
     )
     parser.add_argument("framework", choices=sorted(FRAMEWORKS))
     parser.add_argument("out", metavar="OUT", type=Path, help="the file, or its folder")
+    parser.add_argument("--only-new", action="store_true", help="leave one that is there")
     given = parser.parse_args(arguments)
+    if given.only_new:
+        release = Version(_source(given.framework).start()).public
+        if _path(given.out, given.framework, release).exists():
+            return
     found = collect(given.framework)
-    name = f"{found.head.framework}-{found.head.release}.interface.jsonl"
-    write(given.out / name if given.out.is_dir() else given.out, found)
+    write(_path(given.out, found.head.framework, found.head.release), found)
 
 
 if __name__ == "__main__":

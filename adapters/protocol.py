@@ -8,7 +8,7 @@ nothing a framework prints can damage a frame.
 from __future__ import annotations
 
 import struct
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Literal, Protocol
 
 import msgspec
 
@@ -22,12 +22,38 @@ VERSION = 1
 HEAD = struct.Struct(">I")
 
 
+# What of an input or result can be promised: fields of `Observed`; and one of `Answer`, "program".
+Field = Literal[
+    "dtype", "layout", "shards", "offsets", "full", "collectives", "full_collectives", "local",
+    "program",
+]  # fmt: skip
+
+
+class Promise(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The fields that a route always gives in an answer that ended well.
+
+    ``real`` of a run with data, ``dry_run`` of one without. Of these it does not give those in
+    ``unless_used`` of a result that a later step uses, nor those in ``unless_partial`` of what
+    owes a reduction. What no route can give, `complete.due` leaves out.
+    """
+
+    real: tuple[Field, ...] = ()
+    dry_run: tuple[Field, ...] = ()
+    unless_used: tuple[Field, ...] = ()
+    unless_partial: tuple[Field, ...] = ()
+
+
+# By subject. Of a subject that is not there nothing is promised.
+Promises = dict[str, Promise]
+
+
 class Hello(msgspec.Struct, frozen=True, tag=True):
     """A worker's first frame: what it speaks and what it is.
 
     ``framework`` and ``release`` as the framework spells them ("torch", "2.13.0+cpu");
     ``facts`` for people ("gloo", "8 host devices"). ``unseen``: ways in which this release hides
-    collectives from the adapter's counters, a sentence each.
+    collectives from the adapter's counters, a sentence each. ``promises``: what its routes always
+    show.
     """
 
     protocol: int
@@ -37,6 +63,7 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
     facts: tuple[str, ...] = ()
     pid: int = 0
     unseen: tuple[str, ...] = ()
+    promises: Promises = {}
 
 
 class Ask(msgspec.Struct, frozen=True, tag=True):

@@ -5,9 +5,8 @@ ids, with answers as `adapters.kept` writes them. ``torch-2.13.0.values.xz`` has
 not small, each under the digest that the lines name. Two runs of one release give the same bytes:
 nothing in a record is a date, process, path or stack. Refuses to know what a right answer is.
 
-``python -m adapters.record repeat RECORD RUN...`` marks as unstable in RECORD what further runs of
-the same release answered otherwise; ``python -m adapters.record replace RECORD PART...`` puts the
-lines of newer, partial recordings in the place of its own.
+``python -m adapters.record RECORD RUN...`` adds to RECORD what further runs of the same release
+were asked besides, and marks as unstable what they answered otherwise.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import os
 import platform
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ import msgspec
 from adapters import kept, normal, protocol, values
 from adapters.answer import Answer, Unsupported
 from adapters.normal import normalise
-from adapters.protocol import Hello
+from adapters.protocol import Hello, Promises
 from adapters.short import read_mesh, say_mesh, short
 from adapters.values import Values
 from cases.errors import BadInput, Where
@@ -40,12 +39,14 @@ _A_RECORD = "a record, as pytest --record writes it"
 _PROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
 
 
-class Header(msgspec.Struct, frozen=True):
+class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     """The first line: what was asked of what, and how many lines follow.
 
     ``python`` is major and minor only and ``platform`` ("linux-x86_64") without its version, as
     more would tell apart runs that agree. ``suite``: the version of this project. ``values``:
-    digest of the arrays that belong to the lines. ``unseen``: as in `Hello`.
+    digest of the arrays that belong to the lines. ``unseen`` and ``promises``: as in `Hello`.
+    ``code``: by which code the answers were given, `adapters.code`; "" if nobody said. Lines that
+    were added later leave all but ``count`` and ``values`` as it was.
     """
 
     format: int
@@ -59,6 +60,8 @@ class Header(msgspec.Struct, frozen=True):
     subjects: tuple[str, ...]
     count: int
     values: str
+    promises: Promises = {}
+    code: str = ""
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -79,15 +82,6 @@ class _Format(msgspec.Struct, frozen=True):
     format: int
 
 
-class _Row(msgspec.Struct, frozen=True):
-    """A line that is yet to be encoded."""
-
-    digest: str
-    mesh: Mesh
-    answers: tuple[Answer, ...]
-    unstable: tuple[str, ...] = ()
-
-
 _encoder = msgspec.json.Encoder()
 _format = msgspec.json.Decoder(_Format)
 _header = msgspec.json.Decoder(Header)
@@ -95,21 +89,27 @@ _line = msgspec.json.Decoder(Line)
 
 
 class Record:
-    """A record that was read. Answers as a `adapters.host.Worker` does, with none at work."""
+    """A record that was read, or is to be saved. Answers as a `Worker` does, with none at work.
+
+    ``texts``: every line as it stands in the file, by id, and so with what only another version of
+    this project can read.
+    """
 
     def __init__(
         self,
         path: str,
         header: Header,
         lines: dict[str, Line],
+        texts: dict[str, bytes],
         values: Values,
         subjects: Sequence[str],
     ):
         self.path = path
         self.header = header
         self.lines = lines
+        self.texts = texts
+        self.values = values
         self.subjects = tuple(subjects)
-        self._values = values
 
     def hello(self) -> Hello:
         """What the framework said that it is, when the record was made."""
@@ -121,6 +121,7 @@ class Record:
             header.python,
             header.facts,
             unseen=header.unseen,
+            promises=header.promises,
         )
 
     def ask(self, question: Question) -> None:
@@ -155,7 +156,7 @@ class Record:
         line = self.lines[id]
         mesh = self.mesh(id)
         try:
-            return kept.decode(line.answers, id, mesh, self._values)
+            return kept.decode(line.answers, id, mesh, self.values)
         except kept.Unreadable as error:
             where = Where(self.path, id, ("answers", *error.keys))
             raise where.bad(error.found, error.wanted) from None
@@ -181,6 +182,25 @@ class Record:
         """
         line = self.lines[id]
         return _sixteen(line.digest.encode() + b" " + line.answers)
+
+    def has(self, question: Question) -> bool:
+        """Whether this very question was asked, word for word."""
+        line = self.lines.get(question.id)
+        return line is not None and line.digest == digest(question)
+
+    def only(self, ids: Collection[str]) -> Record:
+        """The same record without the lines of all other questions."""
+        lines = {id: line for id, line in self.lines.items() if id in ids}
+        texts = {id: self.texts[id] for id in lines}
+        return Record(self.path, self.header, lines, texts, self.values, self.subjects)
+
+    def check(self, hello: Hello, subjects: Sequence[str]) -> None:
+        """What says hello here can add to this record.
+
+        Raises:
+            BadInput: it is of another release, Python or platform, or answers otherwise.
+        """
+        _check_same(self, _header_of(hello, subjects), "as runs here")
 
     def close(self) -> None:
         """Nothing to end."""
@@ -209,6 +229,7 @@ def load(
     # What follows the last line's end.
     rest = rest[:-1] if rest and not rest[-1] else rest
     lines: dict[str, Line] = {}
+    texts: dict[str, bytes] = {}
     for number, text in enumerate(rest, start=2):
         try:
             line = _line.decode(text)
@@ -217,11 +238,27 @@ def load(
             raise BadInput(str(path), "", f"line {number}", found, "one question's") from None
         if line.id in lines:
             raise BadInput(str(path), line.id, "", "two lines of it", "one")
-        lines[line.id] = line
+        lines[line.id], texts[line.id] = line, text
     if len(lines) != header.count:
         raise where.bad(f"{len(lines)} questions", f"the {header.count} that its header says")
     its = values.read(values.path_beside(path), header.values, str(path))
-    return Record(str(path), header, lines, its, header.subjects if subjects is None else subjects)
+    as_whom = header.subjects if subjects is None else subjects
+    return Record(str(path), header, lines, texts, its, as_whom)
+
+
+def header(path: str | Path) -> Header:
+    """The header of a record, without reading the rest.
+
+    Raises:
+        BadInput: it cannot be read, or is no record of this format.
+    """
+    where = Where(str(path))
+    try:
+        with open(path, "rb") as file:
+            first = file.readline()
+    except OSError as error:
+        raise where.bad(f"{error.strerror}", _A_RECORD) from None
+    return _head(first, where)
 
 
 def _read(path: Path, where: Where) -> bytes:
@@ -249,37 +286,62 @@ def write(
     path: str | Path,
     hello: Hello,
     answers: Iterable[tuple[Question, tuple[Answer, ...]]],
+    code: str = "",
 ) -> None:
-    """Keep the answers of one run of this machine. Both files are there whole or not at all.
+    """Keep the answers of one run of this machine, as `of` and `save` do."""
+    save(path, of(hello, answers, code))
+
+
+def of(
+    hello: Hello, answers: Iterable[tuple[Question, tuple[Answer, ...]]], code: str = ""
+) -> Record:
+    """A record of the answers of one run of this machine, which is in no file.
 
     Raises:
         ValueError: a question is there twice, or not every question has the same subjects.
-        OSError: a file cannot be written.
     """
-    rows: dict[str, _Row] = {}
+    lines: dict[str, Line] = {}
+    arrays = Values()
     subjects: tuple[str, ...] | None = None
     for question, given in answers:
-        if question.id in rows:
+        if question.id in lines:
             raise ValueError(f"two answers to {question.id}")
         its_subjects = tuple(answer.subject for answer in given)
         if subjects is not None and its_subjects != subjects:
             raise ValueError(f"answers of {its_subjects} to {question.id}, not of {subjects}")
         subjects = its_subjects
-        rows[question.id] = _Row(digest(question), question.mesh, tuple(map(normalise, given)))
-    header = Header(
+        mesh = question.mesh
+        said = kept.encode(tuple(map(normalise, given)), mesh, arrays)
+        lines[question.id] = Line(
+            question.id, digest(question), short(mesh, say_mesh, read_mesh), said
+        )
+    header = _header_of(hello, subjects or (), code)
+    texts = {id: _encoder.encode(line) for id, line in lines.items()}
+    return Record("what was answered here", header, lines, texts, arrays, subjects or ())
+
+
+def _header_of(hello: Hello, subjects: Sequence[str], code: str = "") -> Header:
+    """Without what follows from the lines."""
+    return Header(
         FORMAT,
         hello.framework,
         hello.release,
         ".".join(hello.python.split(".")[:2]),
-        f"{sys.platform}-{platform.machine()}",
+        platform_name(),
         suite(),
         tuple(map(normal.text, hello.facts)),
         tuple(map(normal.text, hello.unseen)),
-        subjects or (),
-        len(rows),
+        tuple(subjects),
+        0,
         "",
+        hello.promises,
+        code,
     )
-    _write(Path(path), header, rows)
+
+
+def platform_name() -> str:
+    """This machine's platform as headers have it: ``linux-x86_64``."""
+    return f"{sys.platform}-{platform.machine()}"
 
 
 @cache
@@ -290,29 +352,29 @@ def suite() -> str:
     return version
 
 
-def _write(path: Path, header: Header, rows: dict[str, _Row]) -> None:
+def save(path: str | Path, record: Record) -> None:
+    """Put a record into its two files; both are there whole or not at all.
+
+    Lines stand as their texts do, and every array that one of them names is in the other file.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    path = Path(path)
     arrays = Values()
-    lines = [
-        Line(
-            id,
-            row.digest,
-            short(row.mesh, say_mesh, read_mesh),
-            kept.encode(row.answers, row.mesh, arrays),
-            row.unstable,
-        )
-        for id, row in sorted(rows.items())
-    ]
+    for text in record.texts.values():
+        record.values.share(text.decode(), arrays)
     content = arrays.content()
-    said = {"count": len(rows), "values": values.digest(content)}
-    head = msgspec.structs.replace(header, **said)
-    text = b"".join(_encoder.encode(row) + b"\n" for row in (head, *lines))
+    said = {"count": len(record.lines), "values": values.digest(content)}
+    head = _encoder.encode(msgspec.structs.replace(record.header, **said))
+    data = b"".join(b"%b\n" % line for line in (head, *dict(sorted(record.texts.items())).values()))
     # Beside the record, so that putting it in its place is one step. The text comes last: it is
     # by the text that files which do not belong together are noticed.
-    parts = [(values.path_beside(path), values.pack(content)), (path, text)]
+    parts = [(values.path_beside(path), values.pack(content)), (path, data)]
     drafts = [target.with_name(f".{target.name}.{os.getpid()}") for target, _ in parts]
     try:
-        for draft, (_, data) in zip(drafts, parts, strict=True):
-            draft.write_bytes(data)
+        for draft, (_, whole) in zip(drafts, parts, strict=True):
+            draft.write_bytes(whole)
         for draft, (target, _) in zip(drafts, parts, strict=True):
             draft.replace(target)
     finally:
@@ -320,80 +382,52 @@ def _write(path: Path, header: Header, rows: dict[str, _Row]) -> None:
             draft.unlink(missing_ok=True)
 
 
-def merge(path: str | Path, records: Sequence[Record]) -> None:
-    """One record of several: parts of one run, or repeated runs, of one release.
+def merge(records: Sequence[Record]) -> Record:
+    """One record of several of one release: repeated runs, parts of a run, what was asked later.
 
-    Where they differ on a question, the answers of the first that has it are kept, and the
-    subjects whose answers differ are marked unstable.
+    Of a question the line of the first that has it is kept as it stands. Only where others answer
+    it otherwise is it changed: the subjects whose answers differ are marked unstable.
 
     Raises:
-        BadInput: they are not of one release, or a question is not the same in all.
+        BadInput: they are not of one release, Python and platform, or a question is not the same
+            in all.
         ValueError: there are none.
-        OSError: a file cannot be written.
     """
     if not records:
         raise ValueError("no records to merge")
     first = records[0]
-    rows: dict[str, _Row] = {}
+    lines: dict[str, Line] = {}
     holder: dict[str, Record] = {}
     for record in records:
-        _check_same(record, first, _OF_ONE_RUN)
+        _check_same(record, first.header, f"as {first.path}")
         for id, line in record.lines.items():
             earlier = holder.setdefault(id, record)
-            have = rows.setdefault(id, _row(record, id))
+            have = lines.setdefault(id, line)
             if have.digest != line.digest:
                 raise BadInput(
                     record.path, id, "digest", line.digest, f"{have.digest} as {earlier.path}"
                 )
             shaky = {*have.unstable, *line.unstable, *differing(earlier, record, id)}
-            rows[id] = msgspec.structs.replace(have, unstable=tuple(sorted(shaky)))
-    _write(Path(path), first.header, rows)
+            lines[id] = msgspec.structs.replace(have, unstable=tuple(sorted(shaky)))
+    texts: dict[str, bytes] = {}
+    arrays = Values()
+    for id, line in lines.items():
+        record = holder[id]
+        same = line.unstable == record.lines[id].unstable
+        texts[id] = record.texts[id] if same else _encoder.encode(line)
+        record.values.share(texts[id].decode(), arrays)
+    return Record(first.path, first.header, lines, texts, arrays, first.subjects)
 
 
-def replace(path: str | Path, records: Sequence[Record]) -> None:
-    """One record of several, older first: of every question the lines of the last that has it.
-
-    So a part of a record is made again. Header and marks of what is unstable are the newer's too.
-
-    Raises:
-        BadInput: they are not of one release, Python and platform.
-        ValueError: there are none.
-        OSError: a file cannot be written.
-    """
-    if not records:
-        raise ValueError("no records to replace")
-    last = records[-1]
-    rows: dict[str, _Row] = {}
-    for record in records:
-        _check_same(record, records[0], _OF_ONE_RELEASE)
-        rows |= {id: _row(record, id) for id in record.lines}
-    _write(Path(path), last.header, rows)
+# What all that answers as one has in common, and what it cannot see of itself.
+_OF_ONE_RELEASE = ("framework", "release", "python", "platform", "subjects", "unseen")
 
 
-# What every record that answers as one has in common, and runs of one suite besides.
-_OF_ONE_RELEASE = ("framework", "release", "python", "platform", "subjects")
-_OF_ONE_RUN = (*_OF_ONE_RELEASE, "suite", "facts", "unseen")
-
-
-def _check_same(record: Record, other: Record, fields: Iterable[str]) -> None:
-    for field in fields:
-        found, wanted = getattr(record.header, field), getattr(other.header, field)
+def _check_same(record: Record, other: Header, like: str) -> None:
+    for field in _OF_ONE_RELEASE:
+        found, wanted = getattr(record.header, field), getattr(other, field)
         if found != wanted:
-            raise BadInput(record.path, "", field, repr(found), f"{wanted!r} as {other.path}")
-
-
-def _row(record: Record, id: str) -> _Row:
-    line = record.lines[id]
-    return _Row(line.digest, record.mesh(id), record.kept(id), line.unstable)
-
-
-def compare(one: Record, other: Record) -> tuple[str, ...]:
-    """Ids of the questions that both were asked, word for word, and answer differently."""
-    return tuple(
-        id
-        for id, line in one.lines.items()
-        if id in other.lines and line.digest == other.lines[id].digest and differing(one, other, id)
-    )
+            raise BadInput(record.path, "", field, repr(found), f"{wanted!r} {like}")
 
 
 def differing(one: Record, other: Record, id: str) -> tuple[str, ...]:
@@ -448,20 +482,12 @@ def _fields(struct: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
     )
 
 
-_MODES: dict[str, Callable[[Path, Sequence[Record]], None]] = {"repeat": merge, "replace": replace}
-
-
 def main(words: Sequence[str]) -> str:
     """What is wrong with the command, or with a file it names; "" when RECORD is rewritten."""
-    mode, *paths = words or [""]
-    if mode not in _MODES or len(paths) < 2:
-        return (
-            "found "
-            + (" ".join(words) or "nothing")
-            + (", wanted repeat RECORD RUN... or replace RECORD PART...")
-        )
+    if len(words) < 2:
+        return f"found {' '.join(words) or 'nothing'}, wanted RECORD RUN..."
     try:
-        _MODES[mode](Path(paths[0]), [load(path) for path in paths])
+        save(words[0], merge([load(path) for path in words]))
     except BadInput as error:
         return str(error)
     return ""

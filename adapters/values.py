@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import lzma
+import re
 from pathlib import Path
 
 import msgspec
@@ -18,6 +19,7 @@ from cases.errors import Where
 # What a text that names something in this file begins with: "#" and twelve hex digits.
 MARK = "#"
 _DIGITS = 12
+_REFERENCE = re.compile(rf"{MARK}[0-9a-f]{{{_DIGITS}}}")
 
 # What an xz-compressed file begins with.
 XZ = b"\xfd7zXZ"
@@ -75,6 +77,19 @@ class Values:
     def listed(self, reference: str) -> Texts:
         """The list with this reference; KeyError if there is none."""
         return self._lists[reference]
+
+    def share(self, text: str, other: Values) -> None:
+        """Put into ``other`` what a text names of these, and what a list among that names.
+
+        Text that looks like a reference and is none does no harm.
+        """
+        for reference in _REFERENCE.findall(text):
+            if reference in self._arrays:
+                other._arrays[reference] = self._arrays[reference]
+            if reference in self._lists and reference not in other._lists:
+                other._lists[reference] = self._lists[reference]
+                for named in self._lists[reference]:
+                    self.share(named, other)
 
     def content(self) -> bytes:
         """What the file holds, the same whatever the order in which things were put."""

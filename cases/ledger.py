@@ -1,11 +1,11 @@
 """Why do frameworks diverge? The causes of a ledger: what each looks like, where, and why.
 
-A cause (``[[cause]]``) tells a fault by what is plain before anything runs (facts of the case and of
-the step) and by what it looks like: the kind of observation, a pattern of its message if it is a
-refusal, the relation to the right value if it is a wrong value. In which cases and releases it shows
-follows from the records and is written nowhere. A ``[[documented]]`` entry has the same form, for
-what a framework's own documentation calls undefined or the caller's duty. Whether an answer fits a
-cause is judged elsewhere.
+A cause (``[[cause]]``) tells a fault by what is plain before anything runs (facts of the case and
+of the step) and by what it looks like: the kind of observation, a pattern of its message if it is a
+refusal, the relation to the right value if it is a wrong value. In which cases and releases it
+shows follows from the records and is written nowhere. A ``[[documented]]`` entry has the same form,
+for what a framework's own documentation calls undefined or the caller's duty. Whether an answer
+fits a cause is judged elsewhere.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cases.arrays import DTYPES
 from cases.errors import Where, shown
 from cases.facts import Facts
 from cases.facts import Where as Split
-from cases.model import REDUCTIONS, Case
+from cases.model import REDUCTIONS, Case, Recipe
 from cases.recipes import RECIPES
 
 # The project's own: a folder, all of whose files are one ledger.
@@ -246,7 +246,7 @@ _FLAGS = (
     "ascending", "uneven", "empty", "newly_partial", "swaps_partial", "several_meshes",
     "random",
 )  # fmt: skip
-_PLANS = (
+PLANS = (
     "fires where nothing is implied", "fires nothing", "permutes", "more", "fewer", "gathers",
     "exchanges", "reduces", "gathers, exchanges and reduces", "over groups that are no axes",
 )  # fmt: skip
@@ -276,7 +276,7 @@ _CLOSED: dict[str, tuple[str, Collection[str]]] = {
     "indivisible": ("where", get_args(Split)),
     "dtype": ("a known dtype", DTYPES),
     "partial": ("a reduction", REDUCTIONS),
-    "plan": ("a kind of plan", _PLANS),
+    "plan": ("a kind of plan", PLANS),
 }
 
 
@@ -300,7 +300,7 @@ def names(cause: Cause, case: Case, fact: Facts, steps: Collection[str]) -> bool
     mesh, recipe = question.mesh, question.recipe
     return (
         (not want.step or any(fnmatchcase(op, p) for op in steps for p in want.step))
-        and (not want.recipe or (recipe is not None and recipe.name in want.recipe))
+        and _recipe_fits(want, recipe)
         and (not want.context or question.context in want.context)
         and want.axes in (None, len(mesh.axes))
         and want.devices in (None, mesh.size)
@@ -315,3 +315,10 @@ def names(cause: Cause, case: Case, fact: Facts, steps: Collection[str]) -> bool
         and want.random in (None, fact.random)
         and (not want.partial or bool(fact.pending & {*want.partial}))
     )
+
+
+def _recipe_fits(want: Named, recipe: Recipe | None) -> bool:
+    """Another plan of a recipe has a cause that names the recipe; all else may have any."""
+    if recipe is None:
+        return not want.recipe
+    return recipe.name in want.recipe or not (want.recipe or want.plan)

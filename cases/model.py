@@ -174,11 +174,15 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Tolerance(msgspec.Struct, frozen=True):
-    """|got - wanted| <= atol + rtol * |wanted|, elementwise; both 0 means bit for bit."""
+    """|got - wanted| <= atol + rtol * |wanted|, elementwise; both 0 means bit for bit.
+
+    ``free``: booleans of the shape of the whole, true where an element may be anything.
+    """
 
     rtol: float = 0.0
     atol: float = 0.0
     why: str = ""
+    free: Array | None = None
 
 
 class Expectation(msgspec.Struct, frozen=True):

@@ -32,12 +32,12 @@ MAX_NDIM = 8
 
 _EXAMPLE = "a step such as 'y = matmul(x, w)'"
 _INFIX: dict[type, str] = {
-    ast.Add: "add",
-    ast.Sub: "subtract",
-    ast.Mult: "multiply",
-    ast.Div: "divide",
-    ast.MatMult: "matmul",
-}
+    ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide",
+    ast.MatMult: "matmul", ast.LShift: "left_shift", ast.RShift: "right_shift",
+    ast.BitAnd: "bitwise_and", ast.BitOr: "bitwise_or", ast.BitXor: "bitwise_xor",
+}  # fmt: skip
+# What other people call an op.
+_ALSO = {"bitwise_invert": "bitwise_not", "invert": "bitwise_not"}
 _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "none": None}
 
 
@@ -83,7 +83,7 @@ def read(raw: Any, where: Where) -> tuple[Written, ...]:
             steps += _parse(one, where.at(i))
         else:
             steps.append(_listed(one, where.at(i)))
-    return tuple(steps)
+    return tuple(msgspec.structs.replace(one, op=_ALSO.get(one.op, one.op)) for one in steps)
 
 
 def _listed(raw: Any, where: Where) -> Written:
@@ -172,6 +172,8 @@ def _operand(
             return forms.number(-value, where)
         case ast.UnaryOp(op=ast.USub(), operand=inner):
             op, written = "negative", [inner]
+        case ast.UnaryOp(op=ast.Invert(), operand=inner):
+            op, written = "bitwise_not", [inner]
         case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _INFIX:
             op, written = _INFIX[type(sign)], [left, right]
         case ast.Call(func=ast.Name(id="redistribute")):
@@ -372,11 +374,12 @@ def look_up(step: Written, known: dict[str, Typed], later: set[str]) -> Op:
     return row
 
 
-def outcome(row: Op, args: tuple[Any, ...], params: dict[str, Param]) -> Typed:
+def outcome(row: Op, args: tuple[Any, ...], params: dict[str, Param], framework: str = "") -> Typed:
     """Shape and dtype of an op's result, learnt from its meaning in NumPy.
 
     ``args``: `Typed` or numbers. No data are needed, nor much memory: where only it matters
-    which sizes are equal, large ones are renamed to small ones.
+    which sizes are equal, large ones are renamed to small ones. ``framework``: the one in which,
+    where the op means something else there.
 
     Raises:
         ValueError: NumPy refuses the arguments; the text is NumPy's.
@@ -401,7 +404,9 @@ def outcome(row: Op, args: tuple[Any, ...], params: dict[str, Param]) -> Typed:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             # A mean of nothing is NaN, here as in the frameworks.
             warnings.simplefilter("ignore", RuntimeWarning)
-            made = np.asarray(row.meaning(*stand_ins, **params))
+            own = row.apart.get(framework)
+            apart = own is not None and own.differs(tuple(stand_ins), params)
+            made = np.asarray((own if apart and own else row).meaning(*stand_ins, **params))
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         text = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(re.sub(r"\d+", lambda n: str(large.get(int(n[0]), n[0])), text)) from None
@@ -477,8 +482,10 @@ def check_size(tensor: Typed, mode: str, where: Where) -> None:
         raise where.bad(f"{tensor.size:,} elements", f"at most {MAX_ELEMENTS:,} in mode real")
 
 
-def shapes(question: Question) -> dict[str, Typed]:
+def shapes(question: Question, framework: str = "") -> dict[str, Typed]:
     """Global shape and dtype of every input and result of a question, in program order.
+
+    ``framework``: the one whose own dtypes they are, where it defines some apart.
 
     Raises:
         ValueError: NumPy refuses a step, which `load` would have refused.
@@ -486,5 +493,5 @@ def shapes(question: Question) -> dict[str, Typed]:
     known = {given.name: Typed(given.shape, given.dtype) for given in question.inputs}
     for step in question.steps:
         args = tuple(known[arg] if isinstance(arg, str) else arg for arg in step.args)
-        known[step.result] = outcome(OPS[step.op], args, step.params)
+        known[step.result] = outcome(OPS[step.op], args, step.params, framework)
     return known

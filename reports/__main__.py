@@ -1,6 +1,6 @@
 """``python -m reports drift``: write the drift pages, or tell one case or one finding of them.
 
-Each other page has a module of its own, ``python -m reports.divergences`` and so on.
+Each other page has a module of its own, ``python -m reports.operators`` and so on.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from cases.errors import BadInput
 from reports.drift import case, page_html, page_markdown
 from reports.drift.finding import Unknown, listed
 from reports.drift.shelf import cases, told
-from reports.judged import ledger
 from suites.sources import RECORDS
 
 
@@ -37,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
         else:
             lines = []
             for module in (page_markdown, page_html):
-                module.PAGE.write_text(module.page(told(), known, ledger()))
+                module.PAGE.write_text(module.page(told(), known))
                 lines.append(str(module.PAGE))
     except (BadInput, Unknown) as error:
         sys.stderr.write(f"{error}\n")

@@ -9,34 +9,55 @@ from __future__ import annotations
 import itertools
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
-from adapters.answer import Answer, Collective, Done, ending
+from adapters.answer import Answer, Done
 from adapters.reference.cheapest import cheapest
 from adapters.reference.implied import implied
 from adapters.reference.plan import plan_bytes
-from adapters.registry import FRAMEWORKS
+from adapters.registry import FRAMEWORKS, executes_plan
 from cases.catalogue import redistribute
 from cases.model import Case, Mesh
+from reports.judged import Outcome, end_word
 from reports.tell import recorded
-from suites.collectives import SEQUENCE, Measure, explain, factor, held, measure, same_counts, say
+from suites.collectives import Measure, explain, held, measure, same_counts, sequence
+from suites.observation import Fired, volume
+from suites.wording import say
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "changes-2x2.md"
 SOURCES = ("R", "S(0)", "S(1)", "P(sum)")
 TARGETS = ("R", "S(0)", "S(1)")
+# How the table writes them.
+SHORT = {"R": "R", "S(0)": "S0", "S(1)": "S1", "P(sum)": "P"}
 SUBJECTS = tuple(subject for row in FRAMEWORKS.values() for subject in row.subjects)
 ITEMSIZE = 4
 
 
+Class = Literal["implied", "rule", "free", "costly", "none"]
+CLASSES: dict[Class, str] = {
+    "implied": "= implied",
+    "rule": "by rule",
+    "free": "another plan, free",
+    "costly": "another plan, costly",
+    "none": "no answer",
+}
+
+
 class Row(msgspec.Struct, frozen=True):
-    """One change, what it implies, and what each subject fired; None where it did not end."""
+    """One change, what it implies, what each subject fired, and how each ended.
+
+    ``fired``: None where a subject did not come to its end.
+    """
 
     case: Case
+    name: str
     by: Measure
-    fired: dict[str, tuple[Collective, ...] | None]
-    ended: dict[str, str]
+    fired: dict[str, Fired | None]
+    ended: dict[str, Outcome]
 
 
 def rows() -> list[Row]:
@@ -45,46 +66,60 @@ def rows() -> list[Row]:
     for source in itertools.product(SOURCES, repeat=2):
         for target in itertools.product(TARGETS, repeat=2):
             case = redistribute.change(redistribute.TWO, source, target, (8, 8))
-            found.append(_row(case, recorded(case)))
+            name = f"{_short(source)} → {_short(target)}"
+            found.append(_row(case, name, recorded(case)))
     return found
 
 
-def _row(case: Case, answers: dict[str, Answer]) -> Row:
+def _short(placements: Iterable[str]) -> str:
+    return ",".join(SHORT[one] for one in placements)
+
+
+def _row(case: Case, name: str, answers: dict[str, Answer]) -> Row:
     mesh, given, step = case.question.mesh, case.question.inputs[0], case.question.steps[0]
     assert step.to is not None
     by = measure(mesh, given.layout, step.to, given.shape, ITEMSIZE)
-    fired: dict[str, tuple[Collective, ...] | None] = {}
-    ended = {}
+    fired: dict[str, Fired | None] = {}
+    ended: dict[str, Outcome] = {}
     for subject, answer in answers.items():
-        ended[subject] = ending(answer.end)
+        ended[subject] = end_word(answer.end)
         fired[subject] = None
         if isinstance(answer.end, Done):
             own = answer.program if answer.program is not None else answer["y"].collectives
             fired[subject] = own
-    return Row(case, by, fired, ended)
+    return Row(case, name, by, fired, ended)
 
 
-def cell(mesh: Mesh, subject: str, row: Row) -> tuple[str, str]:
-    """What a subject did, as a class ("implied", "rule", "other", "none") and in words."""
+def cell(mesh: Mesh, subject: str, row: Row) -> tuple[Class, str]:
+    """What a subject did, as a class and in words."""
     own = row.fired[subject]
     if own is None:
-        return "none", row.ended[subject].partition(":")[0]
-    wanted = row.by.cheapest if subject.endswith(":cheapest") else row.by.implied
-    assert wanted is not None
-    explained = explain(mesh, subject, own, wanted)
-    if explained.plan:
-        cheap = row.by.cheapest or ()
-        same = not explain(mesh, "", own, cheap).plan
+        return "none", row.ended[subject]
+    by, cheap = row.by, row.by.cheapest or ()
+    if subject.endswith(":cheapest"):
+        by = Measure(cheap, cheap)
+    explained = explain(mesh, subject, own, by.implied)
+    if explained.plan is not None:
+        severity = held(mesh, subject, "y", own, by).severity
+        same = explain(mesh, "", own, cheap).plan is None
         words = "= cheapest" if same else f"{explained.plan}: {say(own)}"
-        return "other", f"{words} ({factor(own, row.by.implied)}, {factor(own, cheap)})"
-    times = factor(own, wanted)
-    more = "" if times == "1x" else f" ({times})"
+        told = f"{words} ({_times(own, row.by.implied)}, {_times(own, cheap)})"
+        return "costly" if severity == "costly" else "free", told
+    more = "" if volume(own) == volume(by.implied) else f" ({_times(own, by.implied)})"
     if explained.rules:
         return "rule", f"rule: {say(own)}{more}"
-    if "shard_map" in subject:
+    if executes_plan(subject):
         return "implied", "= its plan"
-    finding = held(mesh, subject, "y", own, row.by)
-    return "implied", "= implied" + (f", {SEQUENCE}" if finding.observed else "") + more
+    later = ", ".join(rule.name for rule in sequence(mesh, subject, own, by))
+    return "implied", "= implied" + (f", {later}" if later else "") + more
+
+
+def _times(fired: Fired, by: Fired) -> str:
+    """Bytes beside those of another plan, as short as a cell needs them: ``2x``."""
+    ours, theirs = volume(fired), volume(by)
+    if theirs:
+        return f"{ours / theirs:.3g}x"
+    return f"{ours:g} B over none" if ours else "1x"
 
 
 def page() -> str:
@@ -98,20 +133,21 @@ def page() -> str:
         "",
         "All 144 changes from {R, S(0), S(1), P(sum)}² to {R, S(0), S(1)}² on a mesh"
         " `{a=2, b=2}`, an 8x8 float32 tensor of 256 bytes. *Implied* is the placement algebra,"
-        " axis by axis; *cheapest* the plan of fewest bytes, then fewest collectives. Bytes are"
-        " those that the busiest device receives. A subject's cell says `= implied`; `= its plan`"
-        " for the routes that execute one; `rule:` and"
-        " what it fired where a named lowering rule explains it; or the kind of another plan,"
-        " what it fired, and its bytes over the implied and over the cheapest plan.",
+        " axis by axis; *cheapest* the redistribution plan of fewest bytes, then of fewest"
+        " collectives. Bytes are those that the busiest device receives. A subject's cell says"
+        " `= implied`; or `= its plan`, for the routes that execute one; or `rule:` and what it"
+        " fired, where a named lowering rule explains it; or the kind of another plan, what it"
+        " fired, and its bytes over those of the implied and of the cheapest plan. Another plan is"
+        " *costly* if it moves more bytes than the implied one, else *free*.",
         "",
         *_figures(mesh, table),
         "",
-        "An algebra that ignores nesting, as the design's first figures did, has torch at 92, 36"
-        " and 16 and JAX at 63, 20 and 61. Here an axis inner to one that is added, removed or"
-        " moved has changed too, so that DTensor's gathering and cutting again of nested axes is"
-        " what is implied, or that by the rule for all-to-all, in 10 changes more; and one"
-        " collective over both axes where two were implied is a rule of its own, which explains"
-        " 11 more of JAX's. Equal counts of the two frameworks depend on no algebra.",
+        "A simpler algebra ignores nesting: it has torch at 92, 36 and 16 and JAX at 63, 20 and 61."
+        " Here an axis that is inner to one that is added, removed or moved has changed too. So"
+        " in 10 changes more DTensor does what is implied, or that by the rule for all-to-all,"
+        " when it gathers nested axes and cuts them again. One collective over both axes, where"
+        " two were implied, is a rule of its own, which explains 11 more of JAX's. Equal counts"
+        " of the two frameworks depend on no algebra.",
         "",
         "| change | implied | cheapest | " + " | ".join(SUBJECTS) + " |",
         "|---|---|---|" + "---|" * len(SUBJECTS),
@@ -119,28 +155,27 @@ def page() -> str:
     for row in table:
         given, step = row.case.question.inputs[0], row.case.question.steps[0]
         assert step.to is not None
-        change = row.case.id.removeprefix("a2.b2-").replace("-to-", " → ").replace(".", ",").upper()
         plans = [
             planner(mesh, given.layout, step.to, given.shape) for planner in (implied, cheapest)
         ]
         costs = [f"{float(plan_bytes(mesh, plan, given.shape, ITEMSIZE)):g} B" for plan in plans]
-        said = [say(one or ()) for one in (row.by.implied, row.by.cheapest)]
-        cells = [f"{text}, {cost}" if text != "none" else "none" for text, cost in zip(said, costs)]
-        if said[0] == said[1]:
+        plans_fired = row.by.implied, row.by.cheapest or ()
+        cells = [f"{say(one)}, {cost}" if one else "none" for one, cost in zip(plans_fired, costs)]
+        if Counter(plans_fired[0]) == Counter(plans_fired[1]):
             cells[1] = "= implied"
         cells += [cell(mesh, subject, row)[1] for subject in SUBJECTS]
-        lines.append("| " + " | ".join([change, *cells]) + " |")
+        lines.append("| " + " | ".join([row.name, *cells]) + " |")
     return "\n".join(lines) + "\n"
 
 
 def _figures(mesh: Mesh, table: list[Row]) -> list[str]:
     lines = [
-        "| subject | = implied | by rule | another plan | no answer |",
-        "|---|---|---|---|---|",
+        f"| subject | {' | '.join(CLASSES.values())} |",
+        "|---" * (len(CLASSES) + 1) + "|",
     ]
     for subject in SUBJECTS:
         counted = Counter(cell(mesh, subject, row)[0] for row in table)
-        numbers = " | ".join(str(counted[kind]) for kind in ("implied", "rule", "other", "none"))
+        numbers = " | ".join(str(counted[kind]) for kind in CLASSES)
         lines.append(f"| {subject} | {numbers} |")
     for subject in SUBJECTS[1:3]:
         equal = sum(

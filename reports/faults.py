@@ -7,7 +7,6 @@ axes alone.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -15,19 +14,37 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from adapters.answer import Answer, Observed
+from adapters.answer import Answer, Crashed, Observed
 from adapters.reference.meshes import observe as observe_meshes
-from adapters.registry import framework_of
+from adapters.registry import executes_plan, framework_of
 from cases.arrays import Array, pack, unpack
 from cases.layout import local_shape, offset, ranges
+from cases.ledger import ASPECTS
 from cases.model import Case, Layout, Mesh, Question, Tolerance
 from cases.ops import OPS
-from suites import aspects
+from suites import observation as seen_as
+from suites.aspects import twice
 from suites.collectives import LOWERINGS
-from suites.judge import SHARD_MAP, findings
+from suites.judge import Judgement
+from suites.observation import (
+    SEVERITIES,
+    Ended,
+    Fired,
+    OtherPlan,
+    RanksDiffer,
+    TooMany,
+    WrongCount,
+    WrongDtype,
+    WrongLayout,
+    WrongOffset,
+    WrongShape,
+    WrongShard,
+    WrongValue,
+)
+from suites.tensors import FULL, bare, mesh_of
 from suites.truth import Truth, truth
 from suites.values import EXACT, difference
-from suites.verdict import ASPECTS, Finding, Verdict
+from suites.verdict import Finding, Verdict
 
 Check = Literal[
     "ends",
@@ -46,9 +63,6 @@ Counts = dict[str, int]
 # The checks in which the values of the inputs matter, and ops that refuse some whatever is asked.
 _BY_VALUE = ("ends", "full", "shards", "own shards")
 _CHOOSY = ("linalg",)
-
-# What a count says comes after what a value says: it is a fault of speed at most.
-_LATE = ("collectives", "effects")
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -115,103 +129,94 @@ class NoScript(Exception):
 
 
 def faults(
-    case: Case, verdicts: Sequence[Verdict], answers: Mapping[str, Answer]
+    case: Case, judgement: Judgement, answers: Mapping[str, Answer]
 ) -> tuple[dict[str, Fault], dict[str, str]]:
     """By framework: the first fault that a script can show; and where there is none, why.
 
-    Of failing verdicts before known ones, of values before counts, then in the order of the
-    steps, of `ASPECTS` and of the routes.
+    What fails before what is known, what is wrong before what is refused or costly, then in the
+    order of the steps, of `ASPECTS` and of the routes.
     """
-    bad = [v for v in verdicts if v.verdict in ("divergence", "known")]
-    bad = [v for v in bad if not v.subject.startswith(SHARD_MAP)]
+    bad = [
+        (verdict, finding)
+        for verdict, finding in zip(judgement.verdicts, judgement.findings)
+        if (verdict.verdict in ("divergence", "known") or verdict.severity == "documented")
+        and not executes_plan(verdict.subject)
+    ]
     names = [given.name for given in case.question.inputs]
     names += [step.result for step in case.question.steps]
     place = {name: number for number, name in enumerate(names)}
     subjects = list(answers)
 
-    def first(v: Verdict) -> tuple[bool, bool, int, int, int]:
-        step = place.get((v.step or "").removesuffix("/full"), -1)
-        order = ASPECTS.index(v.aspect), subjects.index(v.subject)
-        return (v.verdict == "known", v.aspect in _LATE, step, *order)
+    def first(one: tuple[Verdict, Finding]) -> tuple[bool, int, int, int, int]:
+        verdict, _ = one
+        step = place.get(bare(verdict.step), -1)
+        grave = SEVERITIES.index(verdict.severity or "free")
+        order = ASPECTS.index(verdict.aspect), subjects.index(verdict.subject)
+        return (verdict.verdict != "divergence", grave, step, *order)
 
     found: dict[str, Fault] = {}
     missing: dict[str, str] = {}
-    if not bad:
-        return found, missing
-    right = truth(case)
-    seen = {subject: _findings(case, subject, answers, right) for subject in answers}
-    for verdict in sorted(bad, key=first):
+    for verdict, finding in sorted(bad, key=first):
         framework = framework_of(verdict.subject)
         if framework in found:
             continue
         try:
-            fault = _fault(case, verdict, seen[verdict.subject], answers, right)
+            fault = _fault(case, verdict, finding, answers, truth(case, framework))
         except NoScript as error:
             missing.setdefault(framework, f"{verdict.aspect}: {error}")
             continue
-        others = tuple(v for v in bad if framework_of(v.subject) == framework and v is not verdict)
+        others = tuple(
+            v for v, _ in bad if framework_of(v.subject) == framework and v is not verdict
+        )
         found[framework] = msgspec.structs.replace(fault, others=others)
     return found, {name: why for name, why in missing.items() if name not in found}
-
-
-def _findings(
-    case: Case, subject: str, answers: Mapping[str, Answer], right: Truth
-) -> list[Finding]:
-    """What an answer gave rise to, with the kinds of divergence that verdicts leave out."""
-    torch = answers.get("torch")
-    doubt = frozenset() if torch is None else aspects.doubtful(case, torch, right)
-    return findings(case, answers[subject], torch, right, doubt)
 
 
 def _fault(
     case: Case,
     verdict: Verdict,
-    found: Sequence[Finding],
+    finding: Finding,
     answers: Mapping[str, Answer],
     right: Truth,
 ) -> Fault:
-    def about(one: Finding | Verdict) -> tuple[str | None, str, str, str, str]:
-        return one.step, one.aspect, one.against, one.wanted, one.got
-
-    finding = next((one for one in found if about(one) == about(verdict) and one.observed), None)
-    if finding is None:
-        raise NoScript("a record or the ledger says otherwise, and no program can show that")
+    observed = finding.observation
     answer = answers[verdict.subject]
-    name = (verdict.step or "").removesuffix("/full")
-    mesh = aspects.mesh_of(case, name)
+    name = bare(verdict.step)
+    mesh = mesh_of(case, name)
     seen = next((one for one in answer.seen if one.name == name), None)
     if seen is not None and seen.mesh is not None:
         mesh = seen.mesh
-    fault = Fault(
-        verdict, "ends", name or None, (verdict.step or "").endswith("/full"), finding.observed,
-        mesh, seen,
-    )  # fmt: skip
-    kind = finding.observed.partition(": ")[0]
-    if verdict.aspect == "meshes" and kind not in ("crashed", "refused", "hung"):
+    kind = "" if observed is None else seen_as.name(observed)
+    full = (verdict.step or "").endswith(FULL)
+    fault = Fault(verdict, "ends", name or None, full, kind, mesh, seen)
+    replace = msgspec.structs.replace
+    if verdict.aspect == "meshes":
         return _of_mesh(case, fault)
-    match kind:
-        case "crashed":
+    match observed:
+        case Ended(Crashed()):
             # A process that died left no word of the step.
-            return msgspec.structs.replace(fault, step=None, full=False)
-        case "refused" | "hung":
+            return replace(fault, step=None, full=False)
+        case Ended():
             return fault
-        case "plan" | "rule" | "wrong count":
-            return _counted(case, fault, finding)
-        case "layout":
-            return msgspec.structs.replace(
-                fault, check="layout", layout=_layout(case, name, verdict, answers)
-            )
-        case "wrong offset":
+        case OtherPlan(_, implied, fired, _):
+            return _counted(fault, implied, fired)
+        case WrongCount(wanted, fired):
+            return _numbered(fault, [wanted], _kinds(fired))
+        case TooMany(enough, _):
+            return replace(fault, check="total", counts=(enough,))
+        case WrongLayout(wanted_layout, _):
+            return replace(fault, check="layout", layout=wanted_layout)
+        case WrongOffset():
             assert seen is not None
             stated = case.expectation.offsets.get(name)
             offsets = stated if verdict.aspect == "shards" else _offsets(mesh, seen)
-            return msgspec.structs.replace(fault, check="offsets", offsets=offsets or ())
-        case "ranks differ" if seen is None:
-            # Some ranks raised, in words of their own, or while others came to the end.
-            return msgspec.structs.replace(fault, step=None, full=False)
-        case "wrong value" | "wrong shard" | "ranks differ":
+            return replace(fault, check="offsets", offsets=offsets or ())
+        case RanksDiffer() if seen is None:
+            # Some ranks raised, with other messages, or while others came to the end.
+            return replace(fault, step=None, full=False)
+        case WrongValue() | WrongDtype() | WrongShape() | WrongShard() | RanksDiffer():
             return _valued(case, fault, answers, right)
-    raise NoScript(f"{finding.observed} is no user's to see")
+    raise NoScript("it shows in the records or in the counters of this suite, and in no program")
 
 
 def _of_mesh(case: Case, fault: Fault) -> Fault:
@@ -242,7 +247,7 @@ def _valued(case: Case, fault: Fault, answers: Mapping[str, Answer], right: Trut
         whole = tuple(one for one in theirs if one is not None)
         if len(whole) < fault.mesh.size:
             raise NoScript("not every device's shard is there to hold against")
-        return replace(fault, check="shards", arrays=whole, allowed=aspects.twice(allowed))
+        return replace(fault, check="shards", arrays=whole, allowed=twice(allowed))
     wanted = None if name in right.own else right.values.get(name)
     if wanted is not None and any(difference(wanted, full, allowed) for full in seen.full):
         return replace(fault, check="full", arrays=(wanted,), allowed=allowed)
@@ -269,41 +274,24 @@ def _offsets(mesh: Mesh, seen: Observed) -> tuple[tuple[int, ...] | None, ...]:
     return tuple(None if 0 in local_shape(spans) else offset(spans) for spans in held)
 
 
-def _layout(case: Case, name: str, verdict: Verdict, answers: Mapping[str, Answer]) -> Layout:
-    """The layout that is held against: what was asked, or what the other subject has."""
-    asked = {step.result: step.to for step in case.question.steps if step.to is not None}
-    asked |= {given.name: given.layout for given in case.question.inputs}
-    asked |= case.expectation.layouts
-    wanted = (
-        asked[name] if verdict.against == "reference" else answers[verdict.against][name].layout
-    )
-    if not isinstance(wanted, Layout):
-        raise NoScript("a layout that this framework has no words for")
-    return wanted
-
-
-def _counted(case: Case, fault: Fault, finding: Finding) -> Fault:
-    wanted, got = _kinds(finding.wanted), _kinds(finding.got)
-    if finding.observed == "plan: more than suffices":
-        return msgspec.structs.replace(fault, check="total", counts=(wanted,))
+def _counted(fault: Fault, implied: Fired, fired: Fired) -> Fault:
+    wanted = _kinds(implied)
     forms = [wanted]
-    if not finding.observed.startswith("wrong"):
-        # A lowering rule would agree, and so would one collective over several axes.
-        for _, kind, instead in LOWERINGS.get(framework_of(fault.verdict.subject), ()):
-            forms.append(_kinds(finding.wanted.replace(kind, instead)))
-        forms += [dict.fromkeys(one, 1) for one in forms]
-    forms = [one for at, one in enumerate(forms) if one not in forms[:at]]
-    if got == wanted:
+    # A lowering rule would agree, and so would one collective over several axes.
+    for _, kind, instead in LOWERINGS.get(framework_of(fault.verdict.subject), ()):
+        lowered = Counter(instead if one.kind == kind else one.kind for one in implied)
+        forms.append(dict(lowered))
+    forms += [dict.fromkeys(one, 1) for one in forms]
+    return _numbered(fault, forms, _kinds(fired))
+
+
+def _numbered(fault: Fault, forms: Sequence[Counts], got: Counts) -> Fault:
+    if got == forms[0]:
         raise NoScript("the kinds are those wanted, over other mesh axes")
-    counts = tuple(one for one in forms if one != got)
-    return msgspec.structs.replace(fault, check="counts", counts=counts)
+    distinct = [one for at, one in enumerate(forms) if one not in forms[:at] and one != got]
+    return msgspec.structs.replace(fault, check="counts", counts=tuple(distinct))
 
 
-def _kinds(text: str) -> Counts:
-    """How many of each kind, of collectives as `suites.collectives.say` writes them."""
-    total: Counter[str] = Counter()
-    for one in re.sub(r"\(.*?\)", "", text).split(", "):
-        number, _, kind = one.rpartition(" ")
-        if kind != "none":
-            total[kind] += int(number or 1)
-    return dict(total)
+def _kinds(fired: Fired) -> Counts:
+    """How many collectives of each kind."""
+    return dict(Counter(one.kind for one in fired))

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from cases.model import Case, Tolerance
 from reports.faults import Fault
 from reports.literals import WIDTH, wrap
-from suites.aspects import mesh_of
-from suites.aspects import said as layout_said
 from suites.failure import mesh_said
 from suites.failure import said as step_said
+from suites.tensors import mesh_of
+from suites.wording import layout_text as layout_said
 
 # Longest reason that is told whole.
 _REASON = 170

@@ -6,48 +6,57 @@ Asks no framework. What an outcome is called here is for tables; the verdicts sa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
+from adapters.answer import Answer, Crashed, Done, End, Hung, Refused, Unsupported
+from adapters.protocol import Promises
 from adapters.registry import subjects
 from cases.catalogue import catalogue
-from cases.ledger import LEDGER, Entry, load_ledger
+from cases.ledger import LEDGER, Aspect, Cause, load_ledger
 from cases.model import Case
-from reports.tell import recorded, releases
+from reports.tell import promises, recorded, releases
 from suites.judge import judge
-from suites.verdict import Verdict
+from suites.observation import Ended
+from suites.verdict import Finding, Verdict
 
 # The routes that compute: those of shard_map only move.
 ROUTES = ("torch", "jax/jit", "jax/explicit")
 
-Outcome = Literal["sound", "wrong", "refuses", "hangs", "crashes", "unsupported"]
-OUTCOMES: tuple[Outcome, ...] = (
-    "sound", "wrong", "refuses", "hangs", "crashes", "unsupported",
-)  # fmt: skip
+Outcome = Literal["sound", "documented", "wrong", "refuses", "hangs", "crashes", "unsupported"]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+# The outcomes that leave a user with a wrong number, or with nothing at all.
+BAD: tuple[Outcome, ...] = ("wrong", "hangs", "crashes")
 
-_ENDS: dict[str, Outcome] = {
-    "hung": "hangs", "crashed": "crashes", "refused": "refuses", "unsupported": "unsupported",
-}  # fmt: skip
-# Aspects in which a divergence means that a number is wrong.
-_VALUES = ("soundness", "global", "gradients", "shards", "meshes")
+# What may be wrong with a result itself, and not with what was fired on the way to it.
+_RESULTS: tuple[Aspect, ...] = (
+    "soundness", "global", "gradients", "shards", "layout", "meshes",
+)  # fmt: skip
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """A case and its verdicts."""
+    """A case, its verdicts, and what each subject did with it."""
 
     case: Case
     verdicts: tuple[Verdict, ...]
+    outcomes: dict[str, Outcome]
 
     def of(self, subject: str) -> list[Verdict]:
         """The verdicts of one subject."""
         return [verdict for verdict in self.verdicts if verdict.subject == subject]
 
+    def causes(self, subject: str) -> list[str]:
+        """Ids of the causes of what is wrong, refused or documented, each once."""
+        grave = ("wrong", "refused", "documented")
+        ids = (one.ledger for one in self.of(subject) if one.severity in grave)
+        return [*dict.fromkeys(id for id in ids if id)]
+
 
 @lru_cache(maxsize=1)
-def ledger() -> tuple[Entry, ...]:
+def ledger() -> tuple[Cause, ...]:
     """The project's ledger."""
     return load_ledger(LEDGER, subjects())
 
@@ -55,32 +64,64 @@ def ledger() -> tuple[Entry, ...]:
 @lru_cache(maxsize=1)
 def judged() -> tuple[Judged, ...]:
     """Every case of the catalogue, as the committed records answer it."""
-    found = []
-    known = releases()
-    for case in catalogue():
-        answers = recorded(case)
-        found.append(Judged(case, tuple(judge(case, answers, ledger(), known, answers).verdicts)))
-    return tuple(found)
+    return tuple(came_out(case, recorded(case), promises()) for case in catalogue())
 
 
-def outcome(verdicts: Iterable[Verdict]) -> Outcome:
-    """What a subject did with a case, in a word: its end first, then whether a number is wrong."""
+def came_out(case: Case, answers: Mapping[str, Answer], promised: Promises) -> Judged:
+    """How a case comes out with these answers; both are given by subject."""
+    judgement = judge(case, answers, ledger(), promises=promised)
+    found: dict[str, list[Finding]] = {subject: [] for subject in answers}
+    for verdict, finding in zip(judgement.verdicts, judgement.findings, strict=True):
+        found[verdict.subject].append(finding)
+    outcomes = {subject: outcome(own) for subject, own in found.items()}
+    return Judged(case, tuple(judgement.verdicts), outcomes)
+
+
+def outcome(found: Iterable[Finding]) -> Outcome:
+    """What a subject did with a case, in a word: how it ended first, then whether it is right."""
     worst: Outcome = "sound"
-    for verdict in verdicts:
-        word = verdict.got.partition(" ")[0].rstrip(":")
-        if verdict.aspect in ("global", "gradients") and word in _ENDS:
-            return _ENDS[word]
-        if verdict.verdict in ("known", "divergence") and verdict.aspect in _VALUES:
-            worst = "wrong"
+    for one in found:
+        if one.aspect == "ending":
+            # Only what the release or the route has no form for ends and cannot be compared.
+            if not one.comparable:
+                return "unsupported"
+            if isinstance(one.observation, Ended):
+                return end_word(one.observation.end)
+        elif one.aspect in _RESULTS:
+            if one.severity == "wrong":
+                worst = "wrong"
+            elif one.severity == "documented" and worst == "sound":
+                worst = "documented"
     return worst
+
+
+def end_word(end: End) -> Outcome:
+    """How an answer ended, in a word; "sound" if it came to its end."""
+    match end:
+        case Done():
+            return "sound"
+        case Refused():
+            return "refuses"
+        case Hung():
+            return "hangs"
+        case Crashed():
+            return "crashes"
+        case Unsupported():
+            return "unsupported"
 
 
 def counted(cases: Sequence[Judged], subject: str) -> dict[Outcome, int]:
     """How many cases came out how, for one subject."""
     found = dict.fromkeys(OUTCOMES, 0)
     for one in cases:
-        found[outcome(one.of(subject))] += 1
+        if subject in one.outcomes:
+            found[one.outcomes[subject]] += 1
     return found
+
+
+def cause_link(id: str) -> str:
+    """A link to what docs/causes.md says of a cause, from another page in the same folder."""
+    return f"[{id}](causes.md#{id.replace('.', '')})"
 
 
 def size(case: Case) -> int:

@@ -13,7 +13,7 @@ from cases.catalogue import family
 from cases.model import Case, Layout
 from cases.notation import to_placements
 from reports.tell import recorded
-from suites.collectives import say
+from suites.wording import say
 
 SUBJECTS = ("torch", "jax/jit", "jax/explicit")
 # Case, and the change as the lesson has it.

@@ -1,9 +1,9 @@
 """What does each op do under sharding, in each route? Outcomes counted, by family and by op.
 
 ``python -m reports.operators`` writes `docs/operators.md` from the committed records; a test
-checks that it is fresh. ``python -m reports.operators VERDICTS`` first takes the outcomes of a
-sweep from the verdicts of ``pytest suites/test_operators.py suites/test_gradients.py
---exhaustive --verdicts=VERDICTS``, and keeps them in `records/sweep.json`.
+checks that it is fresh. ``python -m reports.operators FOLDER`` first takes the outcomes of a
+sweep from the records that ``pytest suites/test_operators.py suites/test_gradients.py
+--exhaustive --record=FOLDER`` keeps in a folder, and keeps them in `records/sweep.json`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,21 @@ from pathlib import Path
 import msgspec
 
 from cases.catalogue import family
+from cases.errors import BadInput
 from cases.model import slug
-from reports.judged import OUTCOMES, ROUTES, Judged, Outcome, counted, frameworks, judged, outcome
+from reports.judged import (
+    BAD,
+    OUTCOMES,
+    ROUTES,
+    Judged,
+    Outcome,
+    came_out,
+    counted,
+    frameworks,
+    judged,
+)
+from suites.shelf import find, load
 from suites.sources import RECORDS
-from suites.verdict import Verdict
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "operators.md"
 SWEEP = RECORDS / "sweep.json"
@@ -35,40 +46,43 @@ class Sweep(msgspec.Struct, frozen=True):
     """Outcomes of an exhaustive run, by family, kind of op and route; and what was wrong.
 
     ``wrong``: ids of cases by "route outcome", of those that gave a wrong number, hung or crashed.
-    ``ledger``: the entries and rules that something in it was explained by.
     """
 
     versions: dict[str, str]
     counts: dict[str, dict[str, dict[str, Counts]]]
     wrong: dict[str, list[str]]
-    ledger: list[str]
 
 
-def taken(path: Path) -> Sweep:
-    """The outcomes in a file of verdicts."""
-    lines = path.read_text().splitlines()
-    versions = msgspec.json.decode(lines[0])["versions"]
-    verdicts: dict[str, dict[str, list[Verdict]]] = defaultdict(lambda: defaultdict(list))
-    for line in lines[1:]:
-        verdict = msgspec.json.decode(line, type=Verdict)
-        verdicts[verdict.case][verdict.subject].append(verdict)
+def taken(folder: Path) -> Sweep:
+    """The outcomes that a folder holds, which has one record of each framework.
+
+    Raises:
+        BadInput: there is no record, one cannot be read, or a framework has several.
+    """
+    shelf = load(find(folder))
+    for name, some in shelf.items():
+        if len(some) != 1:
+            found = f"{len(some)} records of {name}"
+            raise BadInput(str(folder), "", "", found, "one record of each framework")
+    records = [some[0] for some in shelf.values()]
+    versions = {one.header.framework: one.header.release for one in records}
+    promised = {name: shown for one in records for name, shown in one.header.promises.items()}
     counts: dict[str, dict[str, dict[str, Counts]]] = {}
     wrong: dict[str, list[str]] = defaultdict(list)
-    explained: set[str] = set()
     for name in ("operators", "gradients"):
         for case in family(name, exhaustive=True):
-            if case.id not in verdicts:
+            if not all(case.id in one.lines for one in records):
                 continue
             kind = next(kind for kind in KINDS if kind in case.tags)
-            for own in verdicts[case.id].values():
-                explained |= {verdict.ledger for verdict in own if verdict.ledger}
+            answers = {a.subject: a for one in records for a in one.answer(case.question)}
+            outcomes = came_out(case, answers, promised).outcomes
             for route in ROUTES:
-                word = outcome(verdicts[case.id][route])
+                word = outcomes[route]
                 tally = counts.setdefault(name, {}).setdefault(kind, {}).setdefault(route, {})
                 tally[word] = tally.get(word, 0) + 1
-                if word in ("wrong", "hangs", "crashes"):
+                if word in BAD:
                     wrong[f"{route} {word}"].append(slug(case.id))
-    return Sweep(versions, counts, dict(sorted(wrong.items())), sorted(explained))
+    return Sweep(versions, counts, dict(sorted(wrong.items())))
 
 
 def sweep() -> Sweep:
@@ -84,14 +98,15 @@ def page() -> str:
         "Written by `python -m reports.operators`; do not edit.",
         "",
         "An op is *sound* in a case where its result is right and its shards are those of the"
-        " layout that the framework reports; *wrong* where a value or a shard is not, with nothing"
-        " said; it *refuses* where the framework raises, *hangs* where ranks wait for ever,"
-        " *crashes* where a process dies. *unsupported* is what a release or a route has no form"
-        " for."
-        " Which collectives were fired is judged beside, and is in `--verdicts`.",
+        " layout that the framework reports. It is *wrong* where a value, a shard or a layout that"
+        " was asked for is not right, with nothing said; *documented* where the framework's own"
+        " documentation says that such a result is undefined. It *refuses* where the framework"
+        " raises, *hangs* where ranks wait for ever, *crashes* where a process dies. *unsupported*"
+        " is what a release or a route has no form for. The collectives that were fired are judged"
+        " apart from this, and are in `--verdicts`.",
         "",
-        "Every wrong value, hang and crash is in [divergences.md](divergences.md), with its"
-        " smallest case.",
+        "[causes.md](causes.md) has the cause of every wrong value, refusal, hang and crash, with"
+        " its smallest case.",
         "",
     ]
     for name, title in (("operators", "Forward"), ("gradients", "Gradients")):
@@ -175,7 +190,10 @@ def _words(counts: Mapping[Outcome, int]) -> str:
 def main(arguments: Sequence[str]) -> None:
     """Write the page; with a path, keep the outcomes of that sweep first."""
     if arguments:
-        made = msgspec.json.encode(taken(Path(arguments[0])), order="sorted")
+        try:
+            made = msgspec.json.encode(taken(Path(arguments[0])), order="sorted")
+        except BadInput as error:
+            sys.exit(str(error))
         SWEEP.write_bytes(msgspec.json.format(made, indent=1) + b"\n")
     PAGE.write_text(page())
     sys.stdout.write(f"{PAGE}\n")

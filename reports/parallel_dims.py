@@ -7,12 +7,14 @@ committed records; a test checks that it is fresh.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from cases.catalogue.parallel_dims import SOURCE
 from cases.model import slug
 from reports.judged import Judged, frameworks, judged
+from suites.verdict import Verdict
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "parallel-dims.md"
 
@@ -53,9 +55,9 @@ def page() -> str:
         f" the records of {frameworks()}; do not edit.",
         "",
         f"Source of the points: {SOURCE}. Degrees are pp, dp_replicate, dp_shard, cp, tp, ep and"
-        " etp; a case is named by theirs, `p1.r2.s2.c1.t2.e2.x1`. A cell counts cases in which all"
-        " that was compared agrees; those with a known divergence are named with its entry in"
-        " [divergences.md](divergences.md).",
+        " etp; a case is named by theirs, `p1.r2.s2.c1.t2.e2.x1`. A cell counts the cases in which"
+        " all that was compared agrees, and then the others. What is wrong, refused or costly is"
+        " named with its cause, which [causes.md](causes.md) tells.",
         "",
         f"| point | cases | {' | '.join(_SUBJECTS)} |",
         f"|---|---|{'---|' * len(_SUBJECTS)}",
@@ -69,23 +71,23 @@ def page() -> str:
 
 
 def _cell(own: list[Judged], subject: str) -> str:
-    agree, known, others = 0, dict[str, int](), 0
-    for one in own:
-        outcomes = {v.verdict for v in one.of(subject)}
-        entries = sorted({v.ledger for v in one.of(subject) if v.verdict == "known" and v.ledger})
-        if entries:
-            said = " and ".join(entries)
-            known[said] = known.get(said, 0) + 1
-        elif "divergence" in outcomes:
-            others += 1
-        elif "agree" in outcomes:
-            agree += 1
-    parts = [f"{agree} agree"] if agree else []
-    parts += [f"{n} known ({said})" for said, n in known.items()]
-    parts += [f"{others} diverge"] if others else []
-    silent = len(own) - agree - others - sum(known.values())
-    parts += [f"{silent} not comparable"] if silent else []
-    return ", ".join(parts) or "none"
+    states = Counter(_state(one.of(subject)) for one in own)
+    # Those that agree come first, and those with nothing to compare last.
+    order = ("agree", "documented", "", "diverge", "not comparable")
+    shown = sorted(states, key=lambda state: (order.index(state if state in order else ""), state))
+    return ", ".join(f"{states[state]} {state}" for state in shown) or "none"
+
+
+def _state(verdicts: list[Verdict]) -> str:
+    """How one case came out, in a word or two; what is known is told with its causes."""
+    causes = sorted({v.ledger for v in verdicts if v.verdict == "known" and v.ledger})
+    if causes:
+        return f"known ({' and '.join(causes)})"
+    if any(v.verdict == "divergence" for v in verdicts):
+        return "diverge"
+    if any(v.severity == "documented" for v in verdicts):
+        return "documented"
+    return "agree" if any(v.verdict == "agree" for v in verdicts) else "not comparable"
 
 
 if __name__ == "__main__":

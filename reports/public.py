@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cases.catalogue.kinds import KINDS, Kind
 from cases.model import slug
-from reports.judged import ROUTES, Judged, counted, frameworks, judged, outcome
+from reports.judged import BAD, ROUTES, Judged, cause_link, counted, frameworks, judged
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "public-reports.md"
 
@@ -43,21 +43,21 @@ def page() -> str:
         f"Written by `python -m reports.public` from the records of {frameworks()}; do not edit.",
         "",
         f"{len(reports)} public bug reports are cases of the catalogue"
-        " (`cases/catalogue/public/`). What is still wrong is in the ledger, with the id given"
-        " here; what is fixed is a plain test.",
+        " (`cases/catalogue/public/`). What is still wrong has a cause, which is named here; what"
+        " is fixed is a plain test. [operators.md](operators.md) says what the outcomes mean.",
         "",
         f"| report | kind | {' | '.join(ROUTES)} |",
         "|---" * (len(ROUTES) + 2) + "|",
     ]
     for one in reports:
         cells = [_cell(one, route) for route in ROUTES]
-        name = one.case.id.removeprefix("public/")
+        name = one.case.id
         link = f"[{name}]({one.case.source})" if one.case.source.startswith("http") else name
         lines.append(f"| {link} | {one.case.kind} | {' | '.join(cells)} |")
     lines += ["", "## The whole kind", ""]
     for name, kind in KINDS.items():
         own = siblings(name, kind, found)
-        shown = ", ".join(report.removeprefix("public/") for report in kind.reports)
+        shown = ", ".join(kind.reports)
         lines += [
             f"### {name}: {kind.what}", "",
             f"{f'Reports: {shown}. ' if shown else ''}{len(own)} siblings tried.", "",
@@ -66,8 +66,8 @@ def page() -> str:
             counts = counted(own, route)
             words = ", ".join(f"{number} {word}" for word, number in counts.items() if number)
             lines.append(f"- {route}: {words}")
-            for word in ("wrong", "hangs", "crashes"):
-                bad = [slug(one.case.id) for one in own if outcome(one.of(route)) == word]
+            for word in BAD:
+                bad = [slug(one.case.id) for one in own if one.outcomes[route] == word]
                 if bad:
                     more = f" and {len(bad) - _MOST} more" if len(bad) > _MOST else ""
                     lines.append(f"  - {word}: {', '.join(f'`{id}`' for id in bad[:_MOST])}{more}")
@@ -76,13 +76,9 @@ def page() -> str:
 
 
 def _cell(one: Judged, route: str) -> str:
-    """The outcome, and the ledger's entries for it."""
-    verdicts = one.of(route)
-    word = outcome(verdicts)
-    ids = dict.fromkeys(
-        v.ledger for v in verdicts if v.ledger and v.verdict == "known" and v.aspect != "layout"
-    )
-    return word + (f" ({', '.join(map(str, ids))})" if ids else "")
+    """The outcome, and the causes of what is wrong, refused or documented."""
+    causes = ", ".join(map(cause_link, one.causes(route)))
+    return one.outcomes[route] + (f" ({causes})" if causes else "")
 
 
 if __name__ == "__main__":

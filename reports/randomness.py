@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from adapters.answer import Answer, Done, Observed, Refused, ending
+from adapters.answer import Answer, Done, Observed, Refused
 from cases.arrays import unpack
 from cases.catalogue import family
 from cases.layout import Ranges, local_shape, ranges
 from cases.model import Case, Layout
 from cases.notation import to_placements
-from reports.judged import ROUTES, frameworks
+from reports.judged import ROUTES, end_word, frameworks
 from reports.tell import recorded
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "randomness.md"
@@ -183,11 +183,13 @@ def _of_draw(case: Case) -> tuple[Layout, tuple[int, ...]]:
 
 def _ended(answer: Answer) -> str:
     """How an answer ended, where it is not at its end."""
-    if isinstance(answer.end, Done):
-        return ""
-    if isinstance(answer.end, Refused):
-        return f"refuses: {answer.end.error}"
-    return ending(answer.end).partition(":")[0].partition(" at ")[0]
+    match answer.end:
+        case Done():
+            return ""
+        case Refused(error):
+            return f"refuses: {error}"
+        case _:
+            return end_word(answer.end)
 
 
 def _placed(case: Case, answer: Answer) -> str:

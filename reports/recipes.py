@@ -9,19 +9,20 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from adapters.answer import Collective
+from adapters.answer import Answer, Collective, ending
 from cases.catalogue.training import FAMILY
-from cases.model import Case, Mesh
+from cases.model import Mesh
 from cases.notation import both
 from cases.recipes import MODELS, RECIPES, Row, sizes_of
 from cases.recipes.contracts import CONTRACTS, Due, Term
 from cases.recipes.form import PASSES
 from cases.recipes.layouts import data, parameter
-from reports.judged import Judged, frameworks, judged, outcome
+from reports.judged import Judged, cause_link, frameworks, judged
 from reports.tell import recorded
-from suites.contracts import dues, worth
-from suites.failure import ended
+from suites.contracts import as_collective, dues, explain
+from suites.observation import Fired, volume
 from suites.verdict import Verdict
+from suites.wording import factor
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "recipes.md"
 
@@ -39,19 +40,21 @@ def page() -> str:
         f" {frameworks()}; do not edit.",
         "",
         "A recipe is a small model with a parallel plan, trained for one step: forward, loss,"
-        " backward, plain gradient descent. Its contract is what the plan must fire, as formulas"
-        " from the paper it comes from: `itemsize` is the bytes of a number, `wide` at least the"
-        " four of float32, in which losses are taken, `weights` the elements of all sharded"
-        " parameters on a device once gathered; other names are sizes of the model and of mesh"
-        " axes. Bytes are of the local operands. A term in brackets is *spare*: who"
-        " does without is as right.",
+        " backward, plain gradient descent. Its contract is what the parallel plan must fire, as"
+        " formulas from the paper that it comes from: `itemsize` is the bytes of a number, `wide`"
+        " at least the four of float32, in which losses are taken, `weights` the elements of all"
+        " sharded parameters on a device once they are gathered; other names are sizes of the"
+        " model and of mesh axes. Bytes are of the local operands. A term in brackets is *spare*:"
+        " a framework that does without it is as right.",
         "",
-        "A cell says how often each collective was fired, how that follows from the contract"
-        " (nothing said: as it stands; a lowering rule by its name; or another plan), and the bytes"
-        " that the busiest device receives: over the contract's, and over the least, which is the"
-        " contract's without what is spare. Peaks of planned steps differ by what attention is made"
-        " of: JAX's is written out, scores and all; torch's is one kernel, whose inside is not"
-        " seen.",
+        "A cell says how often each collective was fired, and how that follows from the contract:"
+        " nothing is said where it is as the contract has it, else a lowering rule is named, or it"
+        " is another redistribution plan. *Costly* is one that moves more bytes than the contract,"
+        " *free* one that does not, *wrong* one that lacks what the parallel plan needs. Last come"
+        " the bytes that the busiest device receives, beside those of the contract and beside the"
+        " least, which is the contract without what is spare. Dry runs differ in their peaks by how"
+        " attention is computed: JAX's is written out, scores and all; torch's is one kernel, and"
+        " its inside is not seen.",
         "",
         _summary(own),
         "",
@@ -68,14 +71,14 @@ def _is(one: Judged, row: Row) -> bool:
 
 def _summary(own: Sequence[Judged]) -> str:
     lines = [
-        "| | steps | right | as the contract has it, planned steps too | another plan |",
+        "| | steps | right | passes as the contract has them, dry runs too | another plan |",
         "|---|---|---|---|---|",
     ]
     for subject in _SUBJECTS:
         real = [one for one in own if one.case.question.mode == "real"]
-        right = sum(outcome(one.of(subject)) == "sound" for one in real)
-        passes = [v for one in own for v in _passes(one, subject)]
-        other = sum(v.verdict in ("known", "divergence") for v in passes)
+        right = sum(one.outcomes[subject] == "sound" for one in real)
+        passes = [v for one in own for v in _passes(one, subject).values()]
+        other = sum(v.severity is not None for v in passes)
         lines.append(
             f"| {subject} | {len(real)} | {right} | {len(passes) - other} of {len(passes)} passes"
             f" | {other} |"
@@ -83,13 +86,13 @@ def _summary(own: Sequence[Judged]) -> str:
     return "\n".join(lines)
 
 
-def _passes(one: Judged, subject: str) -> list[Verdict]:
-    found: dict[str | None, Verdict] = {}
-    for v in one.of(subject):
-        # The first is held against the contract; a case's own counts come after.
-        if v.aspect == "collectives" and v.step in PASSES and v.verdict != "not comparable":
-            found.setdefault(v.step, v)
-    return list(found.values())
+def _passes(one: Judged, subject: str) -> dict[str | None, Verdict]:
+    """By pass, what was said of its collectives."""
+    return {
+        v.step: v
+        for v in one.of(subject)
+        if v.aspect == "collectives" and v.step in PASSES and v.verdict != "not comparable"
+    }
 
 
 def _recipe(row: Row, own: Sequence[Judged]) -> list[str]:
@@ -136,11 +139,7 @@ def _mesh(one: Judged) -> list[str]:
         cells = []
         for subject in _SUBJECTS:
             answer = answers[subject]
-            if answer.program is None:
-                cells.append(ended({subject: answer}).partition(": ")[2])
-                continue
-            fired = [c for c in answer.program if c.pass_ == pass_]
-            cells.append(_cell(one, subject, pass_, fired))
+            cells.append(_cell(one, answer, pass_))
         if wanted or any(cell != "none" for cell in cells):
             due = ", ".join(map(_due, wanted))
             lines.append(f"| {name} | {pass_} | {due or 'none'} | {' | '.join(cells)} |")
@@ -162,18 +161,34 @@ def _times(count: int) -> str:
     return "" if count == 1 else f"{count} "
 
 
-def _cell(one: Judged, subject: str, pass_: str, fired: list[Collective]) -> str:
+def _cell(one: Judged, answer: Answer, pass_: str) -> str:
+    if answer.program is None:
+        return ending(answer.end)
+    mesh = one.case.question.mesh
+    fired = tuple(c for c in answer.program if c.pass_ == pass_)
     wanted = [due for due in dues(one.case) if due.term.pass_ == pass_]
     if not fired and not wanted:
         return "none"
-    (verdict, *_) = [v for v in _passes(one, subject) if v.step == pass_]
-    over, least = worth(one.case.question.mesh, fired, wanted)
-    said = _grouped(one.case.question.mesh, fired)
-    price = "" if over == least == "1x" else f"; {over} the contract, {least} the least"
-    if verdict.verdict == "known":
-        return f"{said}: **another plan** ([{verdict.ledger}](divergences.md)){price}"
-    rules = _rules(one.case, subject, pass_)
-    return said + (f": {rules}" if rules else "") + price
+    said = _grouped(mesh, fired)
+    verdict = _passes(one, answer.subject).get(pass_)
+    if verdict is not None and verdict.severity is not None:
+        cause = f" ({cause_link(verdict.ledger)})" if verdict.ledger else ""
+        said += f": **another plan, {verdict.severity}**{cause}"
+    else:
+        rules = " and ".join(rule.name for rule in explain(mesh, fired, wanted).rules)
+        said += f": {rules}" if rules else ""
+    return said + _price(mesh, fired, wanted)
+
+
+def _price(mesh: Mesh, fired: Fired, wanted: Sequence[Due]) -> str:
+    """The bytes of a pass beside those of its contract and the least; "" if all are equal."""
+    contract = tuple(as_collective(mesh, due) for due in wanted)
+    least = tuple(as_collective(mesh, due) for due in wanted if not due.term.spare)
+    if volume(fired) == volume(contract) == volume(least):
+        return ""
+    if volume(contract) == volume(least):
+        return f"; {factor(fired, contract)} the contract"
+    return f"; {factor(fired, contract)} the contract, {factor(fired, least)} the least"
 
 
 def _grouped(mesh: Mesh, fired: Iterable[Collective]) -> str:
@@ -182,15 +197,6 @@ def _grouped(mesh: Mesh, fired: Iterable[Collective]) -> str:
         axes = ",".join(axis for axis in one.axes if mesh[axis] > 1) or ",".join(one.axes) or "?"
         counted[f"{one.kind}({axes})"] = counted.get(f"{one.kind}({axes})", 0) + 1
     return ", ".join(f"{_times(n)}{what}" for what, n in counted.items()) or "none"
-
-
-def _rules(case: Case, subject: str, pass_: str) -> str:
-    from suites.contracts import explain
-
-    answer = recorded(case)[subject]
-    fired = [c for c in answer.program or () if c.pass_ == pass_]
-    wanted = [due for due in dues(case) if due.term.pass_ == pass_]
-    return " and ".join(explain(case.question.mesh, fired, wanted).rules)
 
 
 if __name__ == "__main__":

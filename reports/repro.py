@@ -6,7 +6,7 @@ knows no framework.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from adapters.answer import Answer
 from cases.model import Case, slug
 from reports import script_jax, script_torch
 from reports.faults import Fault, NoScript, faults
-from suites.verdict import Verdict
+from suites.judge import Judgement
 
 SCRIPTS: dict[str, Callable[[Case, Fault, str], str]] = {
     "torch": script_torch.script,
@@ -25,7 +25,7 @@ _SENT = "shard_parity_scripts"
 
 def texts(
     case: Case,
-    verdicts: Sequence[Verdict],
+    judgement: Judgement,
     answers: Mapping[str, Answer],
     releases: Mapping[str, str],
 ) -> tuple[dict[str, str], list[str]]:
@@ -34,10 +34,10 @@ def texts(
     ``releases``: by framework, that which is to run its script.
     """
     if case.question.mode == "plan":
-        return {}, [f"{case.id}: a plan has no data"]
+        return {}, [f"{case.id}: a dry run has no data"]
     if case.question.recipe is not None:
         return {}, [f"{case.id}: a training step is a model, not a few lines"]
-    found, missing = faults(case, verdicts, answers)
+    found, missing = faults(case, judgement, answers)
     made = {}
     for framework, fault in found.items():
         try:
@@ -64,12 +64,12 @@ class Repro:
         self,
         report: Any,
         case: Case,
-        verdicts: Sequence[Verdict],
+        judgement: Judgement,
         answers: Mapping[str, Answer],
         releases: Mapping[str, str],
     ) -> None:
         """Write the scripts of an item, and send their names along with its report."""
-        made, missing = texts(case, verdicts, answers, releases)
+        made, missing = texts(case, judgement, answers, releases)
         if made:
             self.folder.mkdir(exist_ok=True)
         for name, text in made.items():

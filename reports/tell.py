@@ -14,15 +14,17 @@ from functools import cache
 from packaging.version import Version
 
 from adapters import record
-from adapters.answer import Answer, Collective, Done, Observed, ending
+from adapters.answer import Answer, Collective, Done, Observed, Unsupported, ending
+from adapters.protocol import Promises
 from adapters.registry import FRAMEWORKS
 from cases.catalogue import catalogue
 from cases.model import Case, Mesh, slug
-from suites.aspects import mesh_of, place, said
-from suites.collectives import say
 from suites.failure import said as program_line
 from suites.sources import RECORDS, pinned, record_path
+from suites.tensors import mesh_of
 from suites.values import show
+from suites.wording import layout_text as said
+from suites.wording import place, say
 
 # Larger shards are told by their shape alone.
 _MOST = 16
@@ -46,7 +48,7 @@ def tell(case: Case, answers: dict[str, Answer]) -> list[str]:
 
 
 def _spoke(answer: Answer) -> bool:
-    return bool(answer.seen) or not ending(answer.end).startswith("unsupported")
+    return bool(answer.seen) or not isinstance(answer.end, Unsupported)
 
 
 def _tensor(case: Case, name: str, head: str, answers: dict[str, Answer]) -> list[str]:
@@ -61,36 +63,37 @@ def _tensor(case: Case, name: str, head: str, answers: dict[str, Answer]) -> lis
         for one in answer.seen
         if one.name == name
     }
-    lines += _shared("layout", {s: said(one.layout, mesh) for s, one in seen.items()})
+    lines += _shared("layout", {s: [said(one.layout, mesh)] for s, one in seen.items()})
     lines += _shared("shards", {s: _shards(mesh, one) for s, one in seen.items()})
-    lines += _shared("value", {s: show(one.full[0]) for s, one in seen.items() if one.full})
+    lines += _shared("value", {s: [show(one.full[0])] for s, one in seen.items() if one.full})
     if any(step.result == name for step in case.question.steps):
         lines += _shared("fired", _said({s: one.collectives for s, one in seen.items()}))
         lines += _shared("full", _said({s: one.full_collectives for s, one in seen.items()}))
     return lines
 
 
-def _said(fired: dict[str, tuple[Collective, ...] | None]) -> dict[str, str]:
-    return {subject: say(own) for subject, own in fired.items() if own is not None}
+def _said(fired: dict[str, tuple[Collective, ...] | None]) -> dict[str, list[str]]:
+    return {subject: [say(own)] for subject, own in fired.items() if own is not None}
 
 
-def _shards(mesh: Mesh, seen: Observed) -> str:
+def _shards(mesh: Mesh, seen: Observed) -> list[str]:
+    """A line for each device, after an empty one for the head; nothing if a shard is too large."""
     if seen.shards is None or any(shard is None or shard.size > _MOST for shard in seen.shards):
-        return ""
+        return []
     held = [show(shard) for shard in seen.shards if shard is not None]
-    return "".join(f"\n    {place(mesh, p)}: {text}" for p, text in enumerate(held))
+    return ["", *(f"    {place(mesh, p)}: {text}" for p, text in enumerate(held))]
 
 
-def _shared(what: str, facts: dict[str, str]) -> Iterable[str]:
-    """Equal facts told once, under the subjects that share them."""
-    grouped: dict[str, list[str]] = {}
+def _shared(what: str, facts: dict[str, list[str]]) -> Iterable[str]:
+    """Equal facts told once, under the subjects that share them; a fact is its lines."""
+    grouped: dict[tuple[str, ...], list[str]] = {}
     for subject, fact in facts.items():
         if fact:
-            grouped.setdefault(fact, []).append(subject)
-    for fact, subjects in grouped.items():
-        first, _, rest = fact.partition("\n")
-        yield f"  {what}: {first}    ({', '.join(subjects)})".replace(":     (", ":    (")
-        yield from rest.splitlines()
+            grouped.setdefault(tuple(fact), []).append(subject)
+    for (first, *rest), subjects in grouped.items():
+        head = f"  {what}: {first}" if first else f"  {what}:"
+        yield f"{head}    ({', '.join(subjects)})"
+        yield from rest
 
 
 @cache
@@ -105,6 +108,13 @@ def _records() -> tuple[record.Record, ...]:
 def recorded(case: Case) -> dict[str, Answer]:
     """Every subject's answer to a case, from the records of the releases that the project runs."""
     return {a.subject: a for kept in _records() for a in kept.answer(case.question)}
+
+
+def promises() -> Promises:
+    """The fields that each subject has promised to show, by those records."""
+    return {
+        subject: fields for kept in _records() for subject, fields in kept.header.promises.items()
+    }
 
 
 def releases() -> dict[str, str]:

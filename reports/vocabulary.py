@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from adapters.jax_xla import lines as jax_lines
 from adapters.jax_xla.attempt import Stopped
 from adapters.torch_dtensor import ops as torch_lines
@@ -45,7 +47,19 @@ def page() -> str:
         lines += [f"## {name}", "", "| op | exact | rule | gradient by |", "|---|---|---|---|"]
         lines += [_row(op) for op in OPS.values() if op.family == name]
         lines += ["", "```text", *_spelled(name), "```", ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_apart()])
+
+
+def _apart() -> Iterator[str]:
+    """What a framework documents in its own way, and of which ops."""
+    yield from ("## Defined apart", "", "A framework is held to its own here.", "")
+    found: dict[str, list[str]] = {}
+    for op in OPS.values():
+        for framework, own in op.apart.items():
+            found.setdefault(f"{framework}: {own.why} ([it says]({own.link}))", []).append(op.name)
+    for why, names in found.items():
+        yield f"- {why}: {', '.join(f'`{name}`' for name in names)}"
+    yield ""
 
 
 def signature(op: Op) -> str:
@@ -106,18 +120,20 @@ _EDGES = (
 
 def _lines(question: Question) -> Iterator[str]:
     step = question.steps[0]
-    yield f"# {said(step, question.mesh).partition('    to ')[0]}"
+    # Without the layout that is asked for, which both lines have.
+    yield f"# {said(msgspec.structs.replace(step, to=None), question.mesh)}"
 
     def known() -> dict[str, Typed]:
         return shapes(question)
 
     try:
-        yield f"{torch_lines.step_source(step, question.mesh, 'mesh', known)}  # torch"
+        source = torch_lines.step_source(step, question.mesh, "mesh", known)
+        yield f"{step.result} = {source}  # torch"
     except Unsayable as error:
         yield f"# torch: {error}"
     try:
         (line, *_) = jax_lines.step_lines(question, step, "jit")
-        yield f"{line.removeprefix('r = ')}  # jax"
+        yield f"{line}  # jax"
     except Stopped as stopped:
         yield f"# jax: {stopped.end}"
 

@@ -1,9 +1,9 @@
-"""Is an answer sound, right, and the same as another's? One row for each thing that is asked.
+"""Is an answer sound and right? One row for each thing that is asked of an input or result.
 
-`TENSORS` asks about one input or result, `BESIDE` about the same input or result in two frameworks.
-A row names the fields that it looks at. One guard, `ask`, says *missing* where a route promised a
-field and does not show it; what was never promised is *not comparable*, with the reason. Knows no
-ledger and no record. Collectives have a module of their own.
+A row of `TENSORS` names the fields that it looks at. One guard, `ask`, says *missing* where a route
+promised a field and does not show it; what was never promised is *not comparable*, with the reason.
+Knows no ledger and no record. Collectives, and what two frameworks have in common, have modules of
+their own.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from typing import Any
 import msgspec
 from numpy.typing import NDArray
 
-from adapters.answer import Answer, Done, Observed, Refused, Unsupported, ending
+from adapters.answer import Answer, Observed, Refused, Unsupported, ending
 from adapters.reference.meshes import observe as observe_meshes
 from adapters.reference.values import cut, join
-from adapters.registry import executes_plan
 from cases.arrays import Array, pack, unpack
 from cases.layout import (
     coordinates,
@@ -33,7 +32,7 @@ from cases.model import Case, Layout, Mesh, Tolerance
 from suites import observation as seen_as
 from suites.local_steps import ran_on_shards
 from suites.observation import Missing, Observation, failed
-from suites.tensors import PLAIN, asked, bare, mesh_names, mesh_of, value_aspect
+from suites.tensors import PLAIN, asked, mesh_names, mesh_of, value_aspect
 from suites.truth import Truth, sampled_slopes
 from suites.values import EXACT, difference
 from suites.verdict import Finding, agree, differs, not_comparable
@@ -118,13 +117,11 @@ def tensors(context: Context, rows: tuple[Row, ...]) -> list[Finding]:
         for row in rows
         if (finding := ask(context, row, seen)) is not None
     ]
-    if isinstance(context.answer.end, Done):
-        names = {seen.name for seen in context.answer.seen}
-        for name in context.case.question.check:
-            unsharded = context.dry and name.startswith(PLAIN)
-            if name not in names and name not in mesh_names(context.case) and not unsharded:
-                aspect = value_aspect(context.case, name)
-                found.append(differs(name, aspect, Missing("result")))
+    for name, fields in context.missing.items():
+        if "result" in fields:
+            mesh = name.partition("/")[0] in mesh_names(context.case)
+            aspect: Aspect = "meshes" if mesh else value_aspect(context.case, name)
+            found.append(differs(name, aspect, Missing("result")))
     return found
 
 
@@ -191,9 +188,9 @@ def _unsound(context: Context, seen: Observed) -> Observation | None:
     mesh, layout = mesh_of(context.case, seen.name), seen.layout
     if seen.disagreements:
         return seen_as.RanksDiffer(seen.disagreements)
-    for position, full in enumerate(seen.full):
-        if full != seen.full[0]:
-            return seen_as.RanksDiffer((), position, seen.full[0], full)
+    for position, other in enumerate(seen.full):
+        if other != seen.full[0]:
+            return seen_as.RanksDiffer((), position, seen.full[0], other)
     if not isinstance(layout, Layout):
         return None
     if layout.ndim != len(seen.shape):
@@ -216,7 +213,9 @@ def _unsound(context: Context, seen: Observed) -> Observation | None:
     if full.shape != seen.shape:
         return seen_as.WrongShape(seen.shape, full.shape)
     if layout.partial:
-        allowed = twice(context.right.allowed.get(seen.name, EXACT))
+        # An element that may be anything is to be one thing in one answer.
+        allowed = msgspec.structs.replace(context.right.allowed.get(seen.name, EXACT), free=None)
+        allowed = twice(allowed)
         return _unpaid(mesh, layout, seen, full, allowed) if len(present) == mesh.size else None
     for p, shard in present:
         own = pack(full[tuple(slice(*span) for span in held[p])])
@@ -271,7 +270,7 @@ def value(context: Context, seen: Observed) -> Finding | None:
     if fulls is None:
         return _dealt(context, seen, wanted, allowed)
     for position, got in enumerate(fulls):
-        if (off := _off(wanted, got, allowed)) is not None:
+        if (off := off_by(wanted, got, allowed)) is not None:
             where = position if len(fulls) > 1 else None
             observed = off if where is None else msgspec.structs.replace(off, position=where)
             why = ran_on_shards(case, context.answer, seen) or right.doubt(name)
@@ -279,7 +278,8 @@ def value(context: Context, seen: Observed) -> Finding | None:
     return agree(name, aspect)
 
 
-def _off(wanted: Array, got: Array, allowed: Tolerance) -> seen_as.WrongValue | None:
+def off_by(wanted: Array, got: Array, allowed: Tolerance) -> seen_as.WrongValue | None:
+    """The observation of a value that is not the right one; None if it is."""
     if difference(wanted, got, allowed) is None:
         return None
     return seen_as.WrongValue(wanted, got, None, allowed)
@@ -292,7 +292,7 @@ def _slopes(case: Case, seen: Observed) -> Finding | None:
     if found is None:
         return not_comparable(seen.name, aspect, "no right value")
     wanted, got, allowed = found
-    off = _off(wanted, got, allowed)
+    off = off_by(wanted, got, allowed)
     return agree(seen.name, aspect) if off is None else differs(seen.name, aspect, off)
 
 
@@ -303,6 +303,8 @@ def _dealt(context: Context, seen: Observed, wanted: Array, allowed: Tolerance) 
         return not_comparable(seen.name, aspect, "neither a global value nor shards")
     pieces = cut(mesh_of(context.case, seen.name), layout, unpack(wanted))
     for position, (due, got) in enumerate(zip(map(pack, pieces), seen.shards)):
+        if got is not None and got.shape != due.shape:
+            return not_comparable(seen.name, aspect, "the shards are those of another layout")
         if got is not None and difference(due, got, allowed) is not None:
             return differs(seen.name, aspect, seen_as.WrongShard(position, due, got))
     return agree(seen.name, aspect)
@@ -351,7 +353,7 @@ def _states(context: Context, seen: Observed) -> bool:
 
 
 TENSORS: tuple[Row, ...] = (
-    Row("soundness", ("layout", "shards", "offsets"), soundness,
+    Row("soundness", ("layout", "shards", "offsets", "local"), soundness,
         lambda context, seen: not seen.name.startswith(PLAIN)),
     Row("global", ("full", "dtype"), value),
     Row("layout", ("layout",), as_asked, lambda context, seen: seen.name in context.asked),
@@ -368,22 +370,25 @@ def meshes(context: Context) -> list[Finding]:
     Its grid of devices, its coordinate, its group along each axis; and a mesh step that is wrong
     has made none.
     """
-    case, answer, found = context.case, context.answer, []
+    case, found = context.case, list[Finding]()
     names = mesh_names(case) & {*case.question.check}
     for right in observe_meshes(case.question) if names else ():
         if right.name.partition("/")[0] not in names:
             continue
         seen = context.find(right.name)
-        if seen is None or seen.shards is None:
-            if isinstance(answer.end, Done):
-                found.append(differs(right.name, "meshes", Missing("result")))
+        if seen is None:
             continue
-        observed, doubt = _mesh(case, right, seen)
-        found.append(
-            agree(right.name, "meshes")
-            if observed is None
-            else differs(right.name, "meshes", observed, why=doubt)
-        )
+        for field in ("shards", "offsets"):
+            if field in context.missing.get(right.name, ()):
+                found.append(differs(right.name, "meshes", Missing(field)))
+                break
+        else:
+            observed, doubt = _mesh(case, right, seen)
+            found.append(
+                agree(right.name, "meshes")
+                if observed is None
+                else differs(right.name, "meshes", observed, why=doubt)
+            )
     made = context.find(case.expectation.refused) if case.expectation.refused else None
     if made is not None:
         got = next((one for one in made.shards or () if one is not None), None)
@@ -403,110 +408,3 @@ def _mesh(case: Case, right: Observed, seen: Observed) -> tuple[Observation | No
         if begins is not None and ours is not None and begins != ours:
             return seen_as.WrongOffset(position, begins, ours), doubt
     return None, ""
-
-
-# ---- two frameworks ----------------------------------------------------------------------------
-
-
-def doubtful(found: list[Finding]) -> frozenset[str]:
-    """The inputs and results of an answer that are wrong by themselves."""
-    aspects = ("soundness", "global", "gradients")
-    return frozenset(
-        bare(one.step) for one in found if one.aspect in aspects and one.severity == "wrong"
-    )
-
-
-def beside(ours: Context, theirs: Context, doubt: frozenset[str]) -> list[Finding]:
-    """What an answer gives rise to, held against that of another framework.
-
-    ``doubt``: where the other is wrong itself, so that nothing is held against it.
-    """
-    found, against = [], theirs.answer.subject
-    for seen in ours.tensors:
-        other = theirs.find(seen.name)
-        if other is None:
-            continue
-        for look in (same_shards, same_layout, same_unsharded):
-            finding = look(ours, seen, theirs, other)
-            if finding is None:
-                continue
-            if finding.bad and seen.name in doubt:
-                finding = not_comparable(
-                    seen.name, finding.aspect, f"{against} is itself wrong here", against
-                )
-            found.append(finding)
-    return found
-
-
-def same_shards(
-    ours: Context, seen: Observed, theirs: Context, other: Observed
-) -> Finding | None:
-    """Do two subjects hold the same shards, device by device, where their layouts are equal?"""
-    if seen.name.startswith(PLAIN):
-        return None
-    mesh, against = mesh_of(ours.case, seen.name), theirs.answer.subject
-    if seen.name in ours.right.own:
-        why = "random numbers are each framework's own"
-        return not_comparable(seen.name, "shards", why, against)
-    if not (has_shards(seen) and has_shards(other)):
-        return not_comparable(seen.name, "shards", "no shards", against)
-    if not _same_layout(mesh, seen, other):
-        return not_comparable(seen.name, "shards", "the layouts differ", against)
-    if isinstance(seen.layout, Layout) and seen.layout.partial:
-        why = "any way to share out a pending sum is right"
-        return not_comparable(seen.name, "shards", why, against)
-    if seen.local is not None and other.local is not None:
-        if seen.local == other.local:
-            return agree(seen.name, "shards", against)
-        observed = seen_as.WrongShard(0, other.local, seen.local)
-        return differs(seen.name, "shards", observed, against)
-    # Each may be of the dtype that its own framework defines; values are judged by themselves.
-    if seen.dtype != other.dtype:
-        return not_comparable(seen.name, "shards", "the dtypes differ", against)
-    # Two right results of one op may round differently; soundness ties each to its own.
-    allowed = twice(ours.right.allowed.get(seen.name, EXACT))
-    for position, (got, wanted) in enumerate(zip(seen.shards or (), other.shards or ())):
-        if got is None or wanted is None:
-            continue
-        if difference(wanted, got, allowed) is not None:
-            observed = seen_as.WrongShard(position, wanted, got)
-            return differs(seen.name, "shards", observed, against)
-    return agree(seen.name, "shards", against)
-
-
-def _same_layout(mesh: Mesh, one: Observed, other: Observed) -> bool:
-    return (
-        isinstance(one.layout, Layout)
-        and isinstance(other.layout, Layout)
-        and one.shape == other.shape
-        and one.layout.ndim == other.layout.ndim == len(one.shape)
-        and same(mesh, one.layout, other.layout, one.shape)
-    )
-
-
-def same_layout(
-    ours: Context, seen: Observed, theirs: Context, other: Observed
-) -> Finding | None:
-    """Do two subjects report the same layout? Another one is free where nobody asked for one."""
-    if seen.name.startswith(PLAIN) or executes_plan(ours.answer.subject):
-        return None
-    mesh, against = mesh_of(ours.case, seen.name), theirs.answer.subject
-    if seen.layout is None or other.layout is None:
-        return not_comparable(seen.name, "layout", "no layout reported", against)
-    if _same_layout(mesh, seen, other):
-        return agree(seen.name, "layout", against)
-    return differs(seen.name, "layout", seen_as.OtherLayout(other.layout, seen.layout), against)
-
-
-def same_unsharded(
-    ours: Context, seen: Observed, theirs: Context, other: Observed
-) -> Finding | None:
-    """Do the unsharded steps of a recipe agree in two frameworks?"""
-    if not seen.name.startswith(PLAIN) or not seen.full or not other.full:
-        return None
-    aspect, against = value_aspect(ours.case, seen.name), theirs.answer.subject
-    allowed = twice(ours.right.allowed.get(seen.name, EXACT))
-    off = _off(other.full[0], seen.full[0], allowed)
-    if off is None:
-        return agree(seen.name, aspect, against)
-    return differs(seen.name, aspect, off, against, why="the unsharded steps differ")

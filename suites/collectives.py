@@ -62,10 +62,12 @@ REDUCES = Lowering(
     "https://github.com/tenstorrent/tt-xla/issues/3071",
 )
 MERGES = Lowering(
-    "one over several axes", "one collective runs over several mesh axes at once",
+    "one over several axes",
+    "one collective runs over several mesh axes at once",
 )
 SEQUENCE = Lowering(
-    "one after the other", "two collectives over one axis each, where one over both would do",
+    "one after the other",
+    "two collectives over one axis each, where one over both would do",
     "https://github.com/pytorch/pytorch/issues/171916",
 )
 
@@ -225,15 +227,15 @@ def held(mesh: Mesh, subject: str, step: str | None, counted: Fired, by: Measure
     if explained.plan is not None:
         observed = OtherPlan(explained.plan, by.implied, counted, by.cheapest)
         return differs(step, "collectives", observed)
-    rules = explained.rules or _sequence(mesh, subject, counted, by)
+    rules = explained.rules or sequence(mesh, subject, counted, by)
     why = "; ".join(f"{rule.name}: {rule.why}" for rule in rules)
     if not rules and volume(counted) != volume(by.implied):
         why = "the same collectives in another order, with operands of other sizes"
     return agree(step, "collectives", why=why)
 
 
-def _sequence(mesh: Mesh, subject: str, counted: Fired, by: Measure) -> tuple[Lowering, ...]:
-    """Whether what was done one axis at a time could have been one collective over them all."""
+def sequence(mesh: Mesh, subject: str, counted: Fired, by: Measure) -> tuple[Lowering, ...]:
+    """The rule, where what was done one axis at a time could have been one collective."""
     if by.cheapest is None or executes_plan(subject):
         return ()
     merged = atoms(mesh, counted) == atoms(mesh, by.cheapest)
@@ -244,15 +246,20 @@ def collectives(context: Context) -> list[Finding]:
     """Each step's collectives, each materialisation's, and the whole program's where it is one."""
     case, answer = context.case, context.answer
     found = [_program(context, answer.program)] if answer.program is not None else []
+    if "program" in context.missing.get("", ()):
+        found.append(differs(None, "collectives", Missing("collectives")))
     steps = {step.result: step for step in case.question.steps}
     for seen in context.tensors:
         mesh, layout = mesh_of(case, seen.name), seen.layout
-        if seen.full_collectives is not None and isinstance(layout, Layout):
-            if layout.ndim == len(seen.shape):
-                whole = Layout(((),) * layout.ndim)
-                by = measure(mesh, layout, whole, seen.shape, _itemsize(seen.dtype))
-                name = f"{seen.name}{FULL}"
-                found.append(held(mesh, answer.subject, name, seen.full_collectives, by))
+        fits = isinstance(layout, Layout) and layout.ndim == len(seen.shape)
+        if seen.full_collectives is not None and fits:
+            assert isinstance(layout, Layout)
+            whole = Layout(((),) * layout.ndim)
+            by = measure(mesh, layout, whole, seen.shape, _itemsize(seen.dtype))
+            name = f"{seen.name}{FULL}"
+            found.append(held(mesh, answer.subject, name, seen.full_collectives, by))
+        elif "full_collectives" in context.missing.get(seen.name, ()):
+            found.append(differs(f"{seen.name}{FULL}", "collectives", Missing("collectives")))
         if seen.name not in steps:
             continue
         if "collectives" in context.missing.get(seen.name, ()):
@@ -269,6 +276,11 @@ def _step(context: Context, step: Step, seen: Observed, counted: Fired) -> Findi
     names = [arg for arg in step.args if isinstance(arg, str)]
     known = [one for name in names if (one := _operand(context, name)) is not None]
     by: Measure | None = None
+    typed = context.right.typed
+    for one in (*known, seen):
+        if one.name in typed and one.shape != typed[one.name].shape:
+            found = f"{one.name} has another shape, of which no rule says anything"
+            return not_comparable(step.result, "collectives", found)
     why = "no rule gives the reported layout" if known else "the operands are not checked"
     if any(mesh_of(case, name) != mesh for name in names):
         why = "between two meshes nothing is implied"

@@ -155,7 +155,9 @@ def _locals(before: Observed, after: Observed) -> tuple[Any, Any]:
     shapes = []
     for one in (before, after):
         first = None if not one.shards else one.shards[0]
-        shapes.append(one.local if one.local is not None else None if first is None else first.shape)
+        shapes.append(
+            one.local if one.local is not None else None if first is None else first.shape
+        )
     return (None, None) if None in shapes else (shapes[0], shapes[1])
 
 
@@ -192,12 +194,12 @@ def _alike(
 
 
 def _listed(shards: Sequence[Array | None] | None) -> str:
-    return "none" if shards is None else " | ".join("none" if s is None else show(s) for s in shards)
+    return (
+        "none" if shards is None else " | ".join("none" if s is None else show(s) for s in shards)
+    )
 
 
-def _fired(
-    before: Sequence[Collective] | None, after: Sequence[Collective] | None
-) -> Difference:
+def _fired(before: Sequence[Collective] | None, after: Sequence[Collective] | None) -> Difference:
     return Difference("collectives", fired_text(before), fired_text(after))
 
 
@@ -214,5 +216,3 @@ def fired_text(fired: Sequence[Collective] | None) -> str:
         )
     )
     return "; ".join(told) or "none"
-
-

@@ -10,14 +10,17 @@ from collections.abc import Mapping, Sequence
 from adapters.answer import Answer, Crashed, End, Hung, Observed, ending
 from adapters.registry import FRAMEWORKS, framework_of
 from cases.arrays import unpack
+from cases.ledger import ASPECTS, Aspect
 from cases.model import Case, Input, Mesh, MeshStep, Step
 from cases.notation import both
 from cases.recipes import row_of, sizes_of
 from cases.recipes.form import PASSES
 from cases.recipes.layouts import plain
-from suites.aspects import mesh_of, place
+from suites.judge import Judgement
+from suites.tensors import bare, mesh_of
 from suites.values import show
-from suites.verdict import ASPECTS, Verdict
+from suites.verdict import RECORD, Verdict
+from suites.wording import place, where
 
 # A mesh picture has one line per device; more would push the text off the screen.
 _MOST_DEVICES = 8
@@ -26,19 +29,64 @@ _MOST_ELEMENTS = 16
 
 def report(
     case: Case,
-    verdicts: Sequence[Verdict],
+    judgement: Judgement,
+    failing: Sequence[int],
     answers: Mapping[str, Answer],
-    where: Mapping[int, str],
     command: str,
 ) -> str:
-    """The failure text of one case.
+    """The failure text of one case; its first line says what is wrong.
 
-    ``where``: for a verdict, by its index, the position and element of the first difference.
-    ``command``: the pytest command that runs this case alone.
+    ``failing``: the indices of the verdicts that fail it. ``command``: the pytest command that runs
+    this case alone.
     """
-    question = case.question
+    verdicts = judgement.verdicts
+    order = {name: number for number, name in enumerate(_order(case))}
+    bad = [(i, verdicts[i]) for i in failing]
+    bad.sort(key=lambda iv: (order.get(bare(iv[1].step), -1), ASPECTS.index(iv[1].aspect)))
+    lines = [_headline(bad), *_asked(case)]
+    for index, verdict in bad:
+        lines += ["", *_told(verdict, where(judgement.findings[index], case))]
+        answer = answers.get(verdict.subject)
+        if answer is not None:
+            lines += _picture(case, answer, bare(verdict.step), verdict)
+            if verdict.aspect == "ending":
+                lines += _remains(answer.end)
+    lines += ["", *_others(verdicts, bad)]
+    program = case.question.mode == "real" and case.question.recipe is None
+    return "\n".join(lines + _again(bad, command, program))
+
+
+def _headline(bad: Sequence[tuple[int, Verdict]]) -> str:
+    """What is wrong, in the one line that pytest's short summary shows."""
+    first = next((v for _, v in bad if v.severity == "wrong"), bad[0][1])
+    at = f" at {first.step}" if first.step else ""
+    what = _HEADLINES.get(first.aspect, first.aspect)
+    if first.aspect == "ending":
+        what = first.got
+        at = ""
+    elif first.against == RECORD:
+        what = "another answer than its record"
+    cause = f" (known cause: {first.ledger})" if first.ledger else ""
+    more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
+    return f"{first.subject}: {what}{at}{cause}{more}"
+
+
+_HEADLINES: dict[Aspect, str] = {
+    "soundness": "contradicts itself",
+    "global": "wrong value",
+    "gradients": "wrong gradient",
+    "shards": "wrong shards",
+    "layout": "another layout than asked for",
+    "collectives": "other collectives",
+    "effects": "the counters disagree",
+    "meshes": "wrong mesh",
+    "dry run": "the dry run differs from the run with data",
+}
+
+
+def _asked(case: Case) -> list[str]:
+    question, mesh = case.question, case.question.mesh
     lines = [f"case    {case.id}" + (f"    {case.source}" if case.source else "")]
-    mesh = question.mesh
     devices = "" if mesh.devices == tuple(range(mesh.size)) else f", devices {list(mesh.devices)}"
     lines.append("mesh    " + ", ".join(f"{name}={size}" for name, size in mesh.axes) + devices)
     if question.recipe is not None:
@@ -47,18 +95,7 @@ def report(
     lines += [f"mesh    {mesh_said(step)}" for step in question.mesh_steps]
     lines += [f"input   {_given(given, mesh_of(case, given.name))}" for given in question.inputs]
     lines += [f"step    {said(step, mesh_of(case, step.result))}" for step in question.steps]
-    bad = [(i, v) for i, v in enumerate(verdicts) if v.verdict == "divergence"]
-    order = {name: number for number, name in enumerate(_order(case))}
-    bad.sort(key=lambda iv: (order.get(_plain(iv[1].step), -1), ASPECTS.index(iv[1].aspect)))
-    for index, verdict in bad:
-        lines += ["", *_told(verdict, where.get(index, ""))]
-        answer = answers.get(verdict.subject)
-        if answer is not None:
-            lines += _picture(case, answer, _plain(verdict.step), verdict)
-            lines += _remains(answer.end)
-    lines += ["", *_others(verdicts, bad)]
-    lines += _again(bad, command, question.mode == "real" and question.recipe is None)
-    return "\n".join(lines)
+    return lines
 
 
 def _order(case: Case) -> list[str]:
@@ -69,11 +106,6 @@ def _order(case: Case) -> list[str]:
     return [given.name for given in case.question.inputs] + [
         step.result for step in case.question.steps
     ]
-
-
-def _plain(step: str | None) -> str:
-    """The name inside "y/full"."""
-    return "" if step is None else step.removesuffix("/full")
 
 
 def mesh_said(step: MeshStep) -> str:
@@ -103,6 +135,8 @@ def _told(verdict: Verdict, where: str) -> list[str]:
     lines += [f"            wanted  {verdict.wanted}", f"            got     {verdict.got}"]
     if verdict.why:
         lines.append(f"            why     {verdict.why}")
+    if verdict.ledger:
+        lines.append(f"            cause   {verdict.ledger}")
     return lines
 
 

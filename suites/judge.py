@@ -1,4 +1,4 @@
-"""How does a case come out? Every aspect of every answer, what the records pin, what the ledger knows.
+"""How does a case come out? Every aspect of every answer, the records that pin it, the ledger.
 
 Pure: a case, its answers, the ledger and the records of the same environment go in, verdicts come
 out. One judge for programs, recipes and dry runs.
@@ -11,33 +11,32 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from adapters.answer import Answer, Crashed, Done, Hung, Refused
+from adapters.complete import missing
+from adapters.protocol import Promises
 from adapters.registry import FRAMEWORKS, executes_plan, framework_of
 from cases.facts import Facts, facts
 from cases.ledger import Cause
 from cases.model import Case
-from suites import aspects, contracts, differences
+from suites import aspects, contracts, differences, frameworks_compared
 from suites.aspects import Context, context
 from suites.collectives import collectives
-from suites.complete import missing
 from suites.effects import effects
 from suites.known import NOTHING, Explained, explain
 from suites.observation import RanksDiffer, WrongDtype, WrongShape, WrongShard
 from suites.tensors import bare
 from suites.truth import Truth, truth
 from suites.verdict import REFERENCE, Finding, Verdict, differs, not_comparable
-from suites.wording import verdict_of, where
-
-Promises = Mapping[str, tuple[str, ...]]
+from suites.wording import verdict_of
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """The verdicts of a case, and for some, by index, where the first difference is.
+    """The verdicts of a case, and for each what it was made of.
 
     ``firsts``: by index, what explains a finding that inherits nothing.
     """
 
     verdicts: list[Verdict]
-    where: dict[int, str]
+    findings: list[Finding]
     firsts: dict[int, Explained] = {}
 
 
@@ -56,49 +55,55 @@ def judge(
     *,
     promises: Promises | None = None,
     pins: Mapping[str, Answer] | None = None,
+    nearest: Mapping[str, Answer] | None = None,
     real: Mapping[str, Answer] | None = None,
     excusing: Collection[str] | None = None,
 ) -> Judgement:
     """Everything that can be said about one case.
 
     ``answers`` and ``pins``: by subject; a pin is what the record of the very same environment
-    holds. ``promises``: by subject, the fields that its route always shows. ``real``: as pins, of
+    holds. ``nearest``: what that of the nearest release holds, which is told and fails nothing.
+    ``promises``: by subject, the fields that its route always shows. ``real``: as pins, of
     the question with its data, where the case is its dry run. ``excusing``: ids of the causes that
     excuse what they explain; all if None.
     """
+    whole = answers
     if real is not None:
         answers = {name: reached(one, real.get(name)) for name, one in answers.items()}
     fact = facts(case)
     contexts, found = {}, {}
     for subject, answer in answers.items():
         right = truth(case, framework_of(subject))
-        contexts[subject] = look(case, answer, right, promises or {})
+        contexts[subject] = look(case, answer, right, promises or {}, whole[subject])
         found[subject] = alone(contexts[subject])
     for subject, own in found.items():
         if real is not None:
             own[:] = left_to_data(own, real.get(subject))
         refused_routes(own, [answers[one] for one in answers if _is_other(one, subject)])
-    doubt = {subject: aspects.doubtful(own) for subject, own in found.items()}
+    doubt = {subject: frameworks_compared.doubtful(own) for subject, own in found.items()}
     verdicts: list[Verdict] = []
-    places: dict[int, str] = {}
+    findings: list[Finding] = []
     firsts: dict[int, Explained] = {}
     for subject, answer in answers.items():
         own = list(found[subject])
         for other in bases(subject, answers):
-            own += aspects.beside(contexts[subject], contexts[other], doubt[other])
+            own += frameworks_compared.beside(contexts[subject], contexts[other], doubt[other])
         if real is not None:
             own += differences.agreement(case, answer, real.get(subject))
-        pin = (pins or {}).get(subject)
+        right = contexts[subject].right
         drift = []
-        if pin is not None:
-            drift = differences.changed(case, answer, pin, contexts[subject].right)
+        if pins and subject in pins:
+            drift = differences.changed(case, answer, pins[subject], right)
+        elif nearest and subject in nearest:
+            told = differences.changed(case, answer, nearest[subject], right)
+            why = "this is drift from the record of the nearest release"
+            own += [msgspec.structs.replace(one, severity=None, why=why) for one in told]
         for one in settle(contexts[subject], own, drift, ledger, fact, excusing):
-            if place := where(one.finding, case):
-                places[len(verdicts)] = place
             if one.explained.first:
                 firsts[len(verdicts)] = one.explained
             verdicts.append(line(case, subject, one))
-    return Judgement(verdicts, places, firsts)
+            findings.append(one.finding)
+    return Judgement(verdicts, findings, firsts)
 
 
 def _is_other(one: str, subject: str) -> bool:
@@ -106,7 +111,7 @@ def _is_other(one: str, subject: str) -> bool:
 
 
 def bases(subject: str, present: Collection[str]) -> list[str]:
-    """What a subject is held against: the first route that answers of each framework before its own."""
+    """What a subject is held against: of each framework before its own, the first route."""
     found = []
     for name, row in FRAMEWORKS.items():
         if name == framework_of(subject):
@@ -115,11 +120,16 @@ def bases(subject: str, present: Collection[str]) -> list[str]:
     return found
 
 
-def look(case: Case, answer: Answer, right: Truth, promises: Promises) -> Context:
-    """The context in which an answer is judged."""
+def look(
+    case: Case, answer: Answer, right: Truth, promises: Promises, whole: Answer | None = None
+) -> Context:
+    """The context in which an answer is judged.
+
+    ``whole``: the answer with all that it shows, where a part of it is judged.
+    """
     lacking: dict[str, set[str]] = {}
-    for name, field in missing(case.question, answer, promises.get(answer.subject, ())):
-        lacking.setdefault(name, set()).add(field)
+    for name, field in missing(case.question, whole or answer, promises):
+        lacking.setdefault(name, set()).add(field or "result")
     return context(case, answer, right, {name: frozenset(some) for name, some in lacking.items()})
 
 
@@ -177,7 +187,7 @@ def line(case: Case, subject: str, one: Settled) -> Verdict:
 
 
 def reached(answer: Answer, real: Answer | None) -> Answer:
-    """A dry run's answer without what the run with data never gets to, where it does not end well."""
+    """A dry run's answer without what a run with data that does not end well never gets to."""
     if real is None or not isinstance(real.end, Refused | Hung | Crashed):
         return answer
     names = {seen.name for seen in real.seen}

@@ -1,7 +1,7 @@
 """Which cause explains a finding? By the ledger, in program order; later findings inherit it.
 
-The first wrong, refused or costly finding of an answer needs a cause of its own. What follows from a
-wrong or refused result inherits that result's cause. Knows no record.
+The first wrong, refused or costly finding of an answer needs a cause of its own. What follows from
+a wrong or refused result inherits that result's cause. Knows no record.
 """
 
 from __future__ import annotations
@@ -59,10 +59,12 @@ def explain(
               or answer.subject.partition("/")[0] in one.subject]  # fmt: skip
     place = {name: number for number, name in enumerate(_order(case))}
 
-    def order(index: int) -> tuple[int, int]:
+    def order(index: int) -> tuple[int, bool, int]:
         one = found[index]
         last = len(place) if one.step is None else -1
-        return place.get(bare(one.step).partition("/")[0], last), ASPECTS.index(one.aspect)
+        at = place.get(bare(one.step).partition("/")[0], last)
+        # A result is there before it is materialised.
+        return at, (one.step or "").endswith(FULL), ASPECTS.index(one.aspect)
 
     bad.sort(key=order)
     wrong: dict[str, Explained] = {}
@@ -77,23 +79,23 @@ def explain(
             continue
         # All that is wrong with one result has one cause, whichever aspect shows it best.
         alike = [i for i in bad if found[i].step == step and found[i].severity != "costly"]
-        for one in alike:
-            fit = _fitting(case, answer, found[one], causes, fact, right)
+        for shows in alike:
+            fit = _fitting(case, answer, found[shows], causes, fact, right)
             if fit:
                 first = Explained(fit[0], True, tuple(cause.id for cause in fit[1:]))
                 for i in alike:
-                    out[i] = msgspec.structs.replace(first, first=i == one, others=first.others)
+                    out[i] = msgspec.structs.replace(first, first=i == shows)
                 wrong[bare(step)] = first
                 break
     for index in bad:
-        one = found[index]
-        if one.severity != "costly":
+        costly = found[index]
+        if costly.severity != "costly":
             continue
-        above = upstream(case, one.step)
+        above = upstream(case, costly.step)
         inherited = next((wrong[name] for name in wrong if name in above), None)
         if inherited is not None:
             out[index] = msgspec.structs.replace(inherited, first=False, others=())
-        elif fit := _fitting(case, answer, one, causes, fact, right):
+        elif fit := _fitting(case, answer, costly, causes, fact, right):
             out[index] = Explained(fit[0], True, tuple(cause.id for cause in fit[1:]))
     return out
 
@@ -120,7 +122,7 @@ def _fitting(
     if observed is None:
         return []
     kind = seen_as.name(observed)
-    steps = at_fault(case, found.step)
+    steps = at_fault(case, found.step, {one.name for one in answer.seen})
     fit = [
         one
         for one in causes
@@ -167,11 +169,11 @@ def _plan_fits(cause: Cause, observed: Observation) -> bool:
     return isinstance(observed, OtherPlan | BrokenContract) and observed.kind in cause.cases.plan
 
 
-def at_fault(case: Case, step: str | None) -> Collection[str]:
+def at_fault(case: Case, step: str | None, shown: Collection[str] | None = None) -> Collection[str]:
     """The ops that can be at fault where something shows at a step, as `Named.step` has them.
 
-    Its own; those of unchecked steps before it, which nobody looked at; those that a gradient goes
-    through.
+    Its own; those of steps before it that nobody looked at; those that a gradient goes through.
+    ``shown``: what an answer shows, of what is checked; all of it if None.
     """
     question, name = case.question, bare(step)
     made = {one.result: one for one in question.steps}
@@ -187,7 +189,7 @@ def at_fault(case: Case, step: str | None) -> Collection[str]:
         ops = {one.result: one.op for one in question.mesh_steps}
         return {ops.get(name.partition("/")[0], name)}
     found, waiting = set[str](), [name]
-    checked = {*question.check}
+    checked = {*question.check} if shown is None else {*question.check} & {*shown}
     while waiting:
         one = made[waiting.pop()]
         found.add(one.op)
@@ -223,9 +225,7 @@ def _addends(case: Case, answer: Answer, step: str | None) -> list[Array]:
     return found
 
 
-def _joined(
-    mesh: Mesh, layout: Layout, shards: list[Array], shape: tuple[int, ...]
-) -> list[Array]:
+def _joined(mesh: Mesh, layout: Layout, shards: list[Array], shape: tuple[int, ...]) -> list[Array]:
     """The whole addends that are shared out over the axes that split something."""
     held = map(local_shape, ranges(mesh, layout, shape) if layout.ndim == len(shape) else ())
     if not any(layout.dims) or [one.shape for one in shards] != list(held):

@@ -29,9 +29,7 @@ def ran_on_shards(case: Case, answer: Answer, seen: Observed) -> str:
     question = case.question
     steps = {step.result: step for step in question.steps}
     joined = [
-        name
-        for name in upstream(case, seen.name)
-        if name in steps and steps[name].op == _JOIN
+        name for name in upstream(case, seen.name) if name in steps and steps[name].op == _JOIN
     ]
     if seen.name not in joined or seen.shards is None:
         return ""

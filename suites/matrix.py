@@ -1,11 +1,14 @@
-"""Are there records of all releases? Makes those that are missing, one environment after another.
+"""Do the records of all releases have every question? Asks each release what its record lacks.
 
-``python -m suites.matrix`` asks tox for the environments that bear the label ``records``, leaves
-out those whose record holds every question of the present catalogue, and runs the others twice, so
-that answers which are not the same in both are marked as unstable. Each environment is removed
-after use, with what uv kept for it: no more disk is needed than the largest takes. What was done
-before a break is not done again, unless the code is another. Goes on after a failure, and ends with
-1 if there was one. Refuses to know what a record says.
+``python -m suites.matrix`` asks tox for the environments that bear the label ``records``, and runs
+those whose record lacks a question of the present catalogue, or has it in other words: twice, so
+that answers which are not the same in both are marked as unstable. All other lines of a record stay
+as they are, those of questions that are gone are dropped, and so it is when the adapter's code has
+changed since, which is told: ``--again`` asks everything anew, or what words for pytest select.
+``--verify N`` asks some of what a record has once more, to see whether it still answers so. Each
+environment is removed after use, with what uv kept for it: no more disk is needed than the largest
+takes. What was done before a break is not done again, unless the code is another. Goes on after a
+failure, and ends with 1 if there was one. Refuses to know what an answer says.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -24,12 +28,14 @@ from pathlib import Path
 
 import msgspec
 
-from adapters import record, values
+from adapters import record
+from adapters.code import code_of
+from adapters.record import Record
 from adapters.registry import FRAMEWORKS
 from cases.catalogue import catalogue
 from cases.errors import BadInput
-from cases.ledger import LEDGER
-from suites.sources import RECORDS, public, record_path
+from suites.sources import RECORDS
+from suites.todo import Apart, Environment, Plan, Todo, apart, files, read, todo
 
 ROOT = Path(__file__).resolve().parent.parent
 LABEL = "records"
@@ -46,35 +52,15 @@ _TAIL = 15
 _NAME = re.compile(rf"py\d+-({'|'.join(FRAMEWORKS)})-([\w.]+)")
 
 
-class Environment(msgspec.Struct, frozen=True):
-    """A tox environment that records one release."""
-
-    name: str
-    framework: str
-    release: str
-
-
-class Plan(msgspec.Struct, frozen=True):
-    """What is to be done: ``tox``, the command, in the project at ``root``; records to ``folder``.
-
-    ``runs``: of each release. ``again``: also of those whose record is there. ``keep``: leave the
-    environments. ``words``: for pytest, which may leave out cases.
-    """
-
-    tox: tuple[str, ...]
-    root: Path
-    folder: Path
-    runs: int = 2
-    again: bool = False
-    keep: bool = False
-    words: tuple[str, ...] = ()
-
-
 class Outcome(msgspec.Struct, frozen=True):
-    """How an environment fared: what went wrong, or "" if nothing did; whether it was run."""
+    """How an environment fared: what went wrong, or "" if nothing did; whether it was run.
+
+    ``note``: what was noticed and is no fault.
+    """
 
     failure: str
     ran: bool = True
+    note: str = ""
 
 
 def environments(tox: Sequence[str], root: Path) -> list[Environment]:
@@ -96,58 +82,37 @@ def environments(tox: Sequence[str], root: Path) -> list[Environment]:
     return found
 
 
-def files(folder: Path, framework: str, release: str) -> tuple[Path, Path, Path]:
-    """Where a folder keeps the text of a record, its arrays, and the release's interface."""
-    text = record_path(folder, framework, release)
-    return text, values.path_beside(text), text.with_suffix(".interface.jsonl")
-
-
-def stale(folder: Path, environment: Environment, digests: Mapping[str, str]) -> str:
-    """Why a folder has no record of a release as the catalogue is today; "" if it has one.
-
-    ``digests``: of every question, by id.
-    """
-    text, _, interface = files(folder, environment.framework, environment.release)
-    if not text.exists():
-        return "no record"
-    try:
-        one = record.load(text, environment.framework)
-    except BadInput as error:
-        return str(error)
-    if public(one.header.release) != environment.release:
-        return f"a record of {one.header.release}"
-    asked = {id: line.digest for id, line in one.lines.items()}
-    if asked != digests:
-        missing, gone = len(digests.keys() - asked), len(asked.keys() - digests)
-        other = sum(asked[id] != due for id, due in digests.items() if id in asked)
-        return f"questions: {missing} not asked, {other} changed, {gone} no longer there"
-    return "" if interface.exists() else "no interface"
-
-
 def wanted() -> dict[str, str]:
     """The digest of every question of the catalogue, by id."""
     return {case.id: record.digest(case.question) for case in catalogue()}
 
 
-def make(plan: Plan, environment: Environment, digests: Mapping[str, str]) -> Outcome:
-    """Record one release, in as many runs as are wanted.
+def make(plan: Plan, environment: Environment, todo: Todo) -> Outcome:
+    """Ask one release what is due, in as many runs as are wanted, and put it into its record.
 
     Runs stay in a folder of their own until all are done, and logs if something is wrong.
     """
+    if not todo.asked:
+        assert todo.kept is not None
+        record.save(files(plan.folder, environment.framework, environment.release)[0], todo.kept)
+        return Outcome("")
     work = plan.root / ".tox" / WORK / environment.name
     work.mkdir(parents=True, exist_ok=True)
-    parts = [work / str(run + 1) for run in range(plan.runs)]
+    parts = [work / str(run + 1) for run in range(plan.runs if todo.due else 1)]
     code = 0
     try:
         for part in parts:
-            # What is limited to some cases is never all that there is.
-            if not plan.words and _done(part) and not stale(part, environment, digests):
+            # To compare with the record, one answer is enough.
+            checked = todo.checked if part is parts[0] else ()
+            by = _by(plan, environment, todo, checked)
+            if _done(part, by):
                 continue
+            _prepare(plan, environment, todo, checked, part)
             code |= _run(plan, environment, part, work / "uv-cache")
-            if lacking := _lacking(part, environment, {} if plan.words else digests):
+            if lacking := _lacking(plan, environment, todo, checked, part):
                 return Outcome(f"{lacking}\n{_tail(_log(part))}")
-            (part / _BY).write_text(code_of(ROOT))
-        made = _merged(environment, parts, work / "merged")
+            (part / _BY).write_text(by)
+        made, other = _merged(plan, environment, todo, parts, work / "merged")
     except BadInput as error:
         return Outcome(str(error))
     finally:
@@ -157,18 +122,45 @@ def make(plan: Plan, environment: Environment, digests: Mapping[str, str]) -> Ou
     # The text comes last: by it a record is known.
     for path in made:
         shutil.move(path, plan.folder / path.name)
-    if not code:
-        shutil.rmtree(work)
-        return Outcome("")
+    tail = _tail(_log(parts[-1])) if code else ""
     for part in parts:
         shutil.rmtree(part)
-    return Outcome(f"recorded, but tox ended with {code}\n{_tail(_log(parts[-1]))}")
+    if not code:
+        shutil.rmtree(work)
+    note = ""
+    if other.rounded:
+        note = f"{len(other.rounded)} of {len(todo.checked)} answers are rounded otherwise"
+    if other.told:
+        head = f"{len(other.told)} of {len(todo.checked)} answers differ from the record's"
+        again = f"seed {plan.seed}; what the record has was left as it is, --again asks it anew"
+        return Outcome(
+            "\n".join([f"{head} ({again}):", *other.told, *tail.splitlines()]), note=note
+        )
+    return Outcome(f"recorded, but tox ended with {code}\n{tail}" if code else "", note=note)
+
+
+def _base(plan: Plan, todo: Todo, checked: Sequence[str]) -> Record | None:
+    """What a run finds recorded, and so does not ask."""
+    if todo.kept is None or plan.again:
+        return None
+    return todo.kept.only(todo.kept.lines.keys() - {*checked})
+
+
+def _prepare(
+    plan: Plan, environment: Environment, todo: Todo, checked: Sequence[str], part: Path
+) -> None:
+    """A fresh folder for a run, with what it need not do."""
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir()
+    names = (environment.framework, environment.release)
+    if base := _base(plan, todo, checked):
+        record.save(files(part, *names)[0], base)
+    if not todo.listing:
+        shutil.copy(files(plan.folder, *names)[2], part)
 
 
 def _run(plan: Plan, environment: Environment, part: Path, cache: Path) -> int:
-    """One run into a fresh folder; the exit code of tox."""
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir()
+    """One run into a folder; the exit code of tox."""
     # Under a tox of its own, its TOX_WORK_DIR would have the last word.
     place = ["--workdir", str(plan.root / ".tox")]
     command = [*plan.tox, "run", *place, "-e", environment.name, "--", *plan.words]
@@ -180,50 +172,63 @@ def _run(plan: Plan, environment: Environment, part: Path, cache: Path) -> int:
         ).returncode  # fmt: skip
 
 
-# In the folder of a run that is done: by which code.
+# In the folder of a run that is done: what was asked, by which code.
 _BY = "by"
 
 
-def code_of(root: Path) -> str:
-    """A digest of all that has a say in an answer: what is asked, and by what code."""
-    found = hashlib.sha256()
-    for room in ("adapters", "cases"):
-        for path in sorted((root / room).rglob("*")):
-            if path.suffix in (".py", ".toml", ".json") and LEDGER not in path.parents:
-                found.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
-    return found.hexdigest()
+def _by(plan: Plan, environment: Environment, todo: Todo, checked: Sequence[str]) -> str:
+    code = code_of(FRAMEWORKS[environment.framework].module)
+    said = repr((sorted(todo.due.items()), checked, todo.listing, plan.again, plan.words))
+    return f"{code} {hashlib.sha256(said.encode()).hexdigest()}"
 
 
-def _done(part: Path) -> bool:
-    by = part / _BY
-    return by.exists() and by.read_text() == code_of(ROOT)
+def _done(part: Path, by: str) -> bool:
+    written = part / _BY
+    return written.exists() and written.read_text() == by
 
 
-def _lacking(part: Path, environment: Environment, digests: Mapping[str, str]) -> str:
-    if digests:
-        return stale(part, environment, digests)
-    text = files(part, environment.framework, environment.release)[0]
-    return "" if text.exists() else "no record"
+def _lacking(
+    plan: Plan, environment: Environment, todo: Todo, checked: Sequence[str], part: Path
+) -> str:
+    """What a run should have left and has not."""
+    text, _, interface = files(part, environment.framework, environment.release)
+    made, why = read(text, environment)
+    if made is None:
+        return why
+    # Words for pytest may leave out any.
+    due = {} if plan.words else todo.due
+    missing = [id for id, digest in due.items() if id not in made.lines
+               or made.lines[id].digest != digest]  # fmt: skip
+    missing += [id for id in checked if id not in made.lines]
+    if missing:
+        return f"{len(missing)} questions not answered, such as {missing[0]}"
+    return "" if interface.exists() else "no interface"
 
 
 def _log(part: Path) -> Path:
     return part.with_suffix(".log")
 
 
-def _merged(environment: Environment, parts: Sequence[Path], folder: Path) -> list[Path]:
-    """The runs made one: its files, the record's text last."""
+def _merged(
+    plan: Plan, environment: Environment, todo: Todo, parts: Sequence[Path], folder: Path
+) -> tuple[list[Path], Apart]:
+    """The runs and what was kept made one: its files, the text last. And what was not verified."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     names = (environment.framework, environment.release)
     text, arrays, interface = files(folder, *names)
-    record.merge(text, [record.load(files(part, *names)[0]) for part in parts])
+    runs = [record.load(files(part, *names)[0]) for part in parts]
+    made = record.merge([run.only(todo.due) for run in runs])
+    if todo.kept is not None and (staying := todo.kept.lines.keys() - made.lines):
+        made = record.merge([todo.kept.only(staying), made])
+    record.save(text, made)
     first, *others = [files(part, *names)[2] for part in parts]
     for other in others:
         if other.read_bytes() != first.read_bytes():
             found = f"another listing than {first}"
             raise BadInput(str(other), "", "", found, "the same in every run")
     shutil.copy(first, interface)
-    return [interface, arrays, text]
+    return [interface, arrays, text], apart(todo, runs[0], {case.id: case for case in catalogue()})
 
 
 def _tail(log: Path) -> str:
@@ -236,17 +241,20 @@ def run(plan: Plan, chosen: Sequence[Environment]) -> dict[str, Outcome]:
     digests, began = wanted(), time.monotonic()
     found: dict[str, Outcome] = {}
     for n, environment in enumerate(chosen, start=1):
-        why = stale(plan.folder, environment, digests) or ("once more" if plan.again else "")
+        due = todo(plan, environment, digests)
         head = f"{n} of {len(chosen)}, {environment.name}"
-        if not why:
+        print(f"{head}: {f'{due.why}; recording' if due.why else 'there'}", flush=True)
+        if due.note:
+            print(f"    {due.note}", flush=True)
+        if not due.why:
             found[environment.name] = Outcome("", ran=False)
-            print(f"{head}: there", flush=True)
             continue
-        print(f"{head}: {why}; recording", flush=True)
         since = time.monotonic()
-        outcome = found[environment.name] = make(plan, environment, digests)
+        outcome = found[environment.name] = make(plan, environment, due)
         took, whole = ((time.monotonic() - start) / 60 for start in (since, began))
         print(f"{head}: {outcome.failure or 'recorded'}", flush=True)
+        if outcome.note:
+            print(f"    {outcome.note}, as another processor may", flush=True)
         print(f"    {took:.1f} minutes, {whole:.1f} in all", flush=True)
     return found
 
@@ -261,17 +269,30 @@ def summary(found: Mapping[str, Outcome]) -> Iterable[str]:
         yield f"    {name}: {one.failure.splitlines()[0]}"
 
 
-def main(words: Sequence[str]) -> int:
-    """The command; 1 if an environment failed, 2 if there is nothing to run."""
-    at = list(words).index("--") if "--" in words else len(words)
-    own, rest = words[:at], words[at + 1 :]
+def options() -> argparse.ArgumentParser:
+    """What the command understands."""
     parser = argparse.ArgumentParser("python -m suites.matrix", description=__doc__)
     parser.add_argument("pattern", nargs="*", help="environments, such as '*-jax-*'; all, if none")
     parser.add_argument("--folder", type=Path, default=RECORDS, help="where the records go")
     parser.add_argument("--runs", type=int, default=2, help="runs of each release (default: 2)")
-    parser.add_argument("--again", action="store_true", help="record what is there once more")
+    parser.add_argument("--again", action="store_true", help="ask what a record has once more")
+    parser.add_argument("--verify", type=int, default=0, metavar="N",
+                        help="ask N that a record has once more, and compare")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6),
+                        help="which N (default: by chance, told)")  # fmt: skip
     parser.add_argument("--keep", action="store_true", help="keep the environments")
-    given = parser.parse_args(own)
+    return parser
+
+
+def main(words: Sequence[str]) -> int:
+    """The command; 1 if an environment failed, 2 if there is nothing to run."""
+    at = list(words).index("--") if "--" in words else len(words)
+    own, rest = words[:at], words[at + 1 :]
+    given = options().parse_args(own)
+    if given.verify < 0 or (given.verify and (given.again or rest)):
+        wanted = "a number, without --again and words for pytest, which choose otherwise"
+        print(f"--verify: found {' '.join(words)}, wanted {wanted}", file=sys.stderr)
+        return 2
     tox = [sys.executable, "-m", "tox"]
     try:
         listed = environments(tox, ROOT)
@@ -284,8 +305,13 @@ def main(words: Sequence[str]) -> int:
         wanted = "an environment, a run and a folder that exists"
         print(f"found {' '.join(words)}, wanted {wanted} at least", file=sys.stderr)
         return 2
+    if given.verify:
+        print(f"verifying {given.verify} of each record with --seed {given.seed}", flush=True)
     folder, words = given.folder.resolve(), tuple(rest)
-    plan = Plan(tuple(tox), ROOT, folder, given.runs, given.again, given.keep, words)
+    plan = Plan(
+        tuple(tox), ROOT, folder, given.runs, given.again, given.verify, given.seed, given.keep,
+        words,
+    )  # fmt: skip
     found = run(plan, chosen)
     print("\n".join(summary(found)))
     return 1 if any(one.failure for one in found.values()) else 0

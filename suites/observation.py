@@ -163,7 +163,7 @@ class NotRefused(msgspec.Struct, frozen=True, tag=True):
 
 
 class WrongMesh(msgspec.Struct, frozen=True, tag=True):
-    """The devices that a mesh, or a group along one of its axes, has as one ``position`` sees it."""
+    """The devices of a mesh, or of a group along one of its axes, as one ``position`` sees them."""
 
     position: int
     wanted: Array

@@ -1,13 +1,14 @@
-"""How does every release of torch come out beside every release of another framework?
+"""How does every release of a framework come out beside every release of another?
 
-Judged from records alone, with no framework installed. Most answers are the same in most
-releases, so each distinct answer of a case is judged once, beside each distinct answer of torch,
-under each distinct choice of ledger entries. The verdicts are those that `suites.judge.judge`
-gives for the pair, line for line. Asks no framework; what the ledger should say is in `ranges`.
+Judged from records alone, with no framework installed. Most answers are the same in most releases,
+so each distinct answer of a case is judged once, and held once against each distinct answer of
+another framework. The verdicts are those that `suites.judge.judge` gives for the pair, line for
+line. Asks no framework.
 """
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,197 +20,186 @@ import msgspec
 
 from adapters import record
 from adapters.answer import Answer
+from adapters.protocol import Promises
 from adapters.record import Record
 from adapters.registry import FRAMEWORKS, framework_of, subjects
 from cases.catalogue import catalogue
-from cases.facts import facts
-from cases.ledger import Entry, applies, load_ledger
+from cases.facts import Facts, facts
+from cases.ledger import Cause, load_ledger
 from cases.model import Case, slug
-from suites import aspects, plans, replay
+from suites import frameworks_compared, replay
 from suites import shelf as shelves
-from suites.judge import about, alone, beside, holds, known
+from suites.aspects import Context
+from suites.judge import Settled, alone, bases, line, look, refused_routes, settle
 from suites.replay import Live, Strayed
 from suites.shelf import Paths, Shelf, release_of
-from suites.truth import Truth, truth
-from suites.verdict import OUTCOMES, Finding, Outcome, Verdict, said_of
-
-# What all others are held against.
-BASE = "torch"
+from suites.truth import truth
+from suites.verdict import OUTCOMES, Finding, Outcome, Verdict
 
 # Few enough that one process is not left with the last, many enough that neighbours share work.
 _TOGETHER = 40
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """One subject's verdicts on a case, the same in every pair of these releases.
+    """Some of a subject's verdicts on a case, the same in all these releases.
 
-    ``releases``: of the subject's framework. ``torch``: what it is held beside, none for torch
-    itself; "" where there is no record of it. ``observed``: of each verdict, in the ledger's words.
-    ``holds``: by id of every entry and rule that names the case, of whatever releases.
+    ``releases``: of the subject's framework. ``base`` and ``beside``: the framework that these
+    verdicts are held against and its releases; none for the subject's own verdicts. ``firsts``: by
+    index, the cause of a finding that inherits none. ``unclear``: causes that fit one finding.
     """
 
     subject: str
     releases: tuple[str, ...]
-    torch: tuple[str, ...]
+    base: str
+    beside: tuple[str, ...]
     verdicts: tuple[Verdict, ...]
-    observed: tuple[str, ...]
-    holds: dict[str, bool | None]
+    firsts: dict[int, str] = {}
+    unclear: tuple[tuple[str, ...], ...] = ()
 
 
 class Open(msgspec.Struct, frozen=True):
-    """A divergence that the ledger does not know, in every pair of these releases.
+    """A divergence that no cause explains, or an unclear one, in all these releases.
 
-    ``op``: of the step, with "/full" where that is materialised.
+    ``op``: of the step, with "/full" where that is materialised. ``causes``: those that all fit.
     """
 
     verdict: Verdict
-    observed: str
     op: str
     releases: tuple[str, ...]
-    torch: tuple[str, ...]
+    beside: tuple[str, ...]
+    causes: tuple[str, ...] = ()
 
 
-class Stood(msgspec.Struct):
-    """How an entry fared in one release: cases in which it held, could not show, and failed.
+class Met(msgspec.Struct):
+    """Where a cause explains something: cases by release, the smallest case and its verdict."""
 
-    ``failed``: by case, beside which releases of torch; it may have held beside others.
-    """
+    cases: dict[str, set[str]] = {}
+    smallest: tuple[int, str, Verdict] | None = None
 
-    held: set[str] = set()
-    unseen: set[str] = set()
-    failed: dict[str, tuple[str, ...]] = {}
+    def meet(self, size: int, verdict: Verdict, releases: Iterable[str]) -> None:
+        """Take note of one more verdict."""
+        for release in releases:
+            self.cases.setdefault(release, set()).add(verdict.case)
+        this = (size, verdict.case, verdict)
+        if self.smallest is None or this[:2] < self.smallest[:2]:
+            self.smallest = this
+
+
+# By framework and release, whether it is held beside "" or a release of another.
+Key = tuple[str, str, str, str]
 
 
 class Tally(msgspec.Struct):
     """What came of all cases.
 
-    ``counts``: by subject, its release and that of torch ("" for torch itself), how many verdicts
-    of each of `OUTCOMES`. ``stood``: by id of a ledger entry and release of its subject.
-    ``replayed``: cases held against a live run; ``strayed``: where that had other verdicts.
+    ``counts``: by subject, its release, the framework held against ("" for none) and that one's
+    release, how many verdicts of each of `OUTCOMES`. ``met``: by id of a cause. ``replayed``: cases
+    held against a live run; ``strayed``: where that had other verdicts.
     """
 
     cases: int = 0
-    counts: dict[tuple[str, str, str], list[int]] = {}
+    counts: dict[Key, list[int]] = {}
     open: list[Open] = []
-    stood: dict[tuple[str, str], Stood] = {}
+    met: dict[str, Met] = {}
     replayed: int = 0
     strayed: list[Strayed] = []
 
-    def pair(self, torch: str, other: str, release: str) -> list[int]:
-        """Counts of verdicts of torch and another framework beside it."""
-        keys = [(subject, torch, "") for subject in FRAMEWORKS[BASE].subjects]
-        keys += [(subject, release, torch) for subject in FRAMEWORKS[other].subjects]
+    def pair(self, one: tuple[str, str], other: tuple[str, str]) -> list[int]:
+        """Counts of verdicts of two frameworks' releases, the other held against the one."""
+        keys = [(subject, one[1], "", "") for subject in FRAMEWORKS[one[0]].subjects]
+        for subject in FRAMEWORKS[other[0]].subjects:
+            keys += [(subject, other[1], "", ""), (subject, other[1], *one)]
         rows = [self.counts[key] for key in keys if key in self.counts]
         return [sum(column) for column in zip(*rows)] or [0] * len(OUTCOMES)
 
 
-# Ids of entries in force, by framework and release.
-Force = Mapping[tuple[str, str], frozenset[str]]
+class Group(msgspec.Struct, frozen=True):
+    """Releases of a framework with the same answers to a case, and what is found of each."""
+
+    releases: tuple[str, ...]
+    contexts: dict[str, Context]
+    found: dict[str, list[Finding]]
 
 
-def in_force(shelf: Shelf, ledger: Sequence[Entry]) -> Force:
-    """Ids of the entries and rules that are about each release of a shelf, whatever they name."""
-    return {
-        (name, release_of(one)): frozenset(
-            entry.id
-            for entry in ledger
-            if framework_of(entry.subject) == name and applies(entry, release_of(one))
+def groups(case: Case, name: str, records: Sequence[Record]) -> list[Group]:
+    """The distinct answers of a framework to a case, each looked at once."""
+    right, made = truth(case, name), []
+    for releases, answers, promises in distinct(case, records):
+        contexts = {one.subject: look(case, one, right, promises) for one in answers}
+        found = {subject: alone(one) for subject, one in contexts.items()}
+        for subject, own in found.items():
+            refused_routes(own, [one for one in answers if one.subject != subject])
+        made.append(Group(releases, contexts, found))
+    return made
+
+
+def cells(case: Case, shelf: Shelf, ledger: Sequence[Cause]) -> Iterator[Cell]:
+    """Every subject's verdicts on a case in all pairs, each distinct one once."""
+    fact = facts(case)
+    answered = {name: groups(case, name, records) for name, records in shelf.items()}
+    for name, some in answered.items():
+        for group in some:
+            for subject, of in group.contexts.items():
+                own = group.found[subject]
+                settled = settle(of, own, (), ledger, fact, None)
+                yield _cell(case, subject, group.releases, "", (), settled)
+                for base in FRAMEWORKS:
+                    if base == name:
+                        break
+                    for other in answered.get(base, ()):
+                        yield _beside(case, subject, group, base, other, ledger, fact)
+
+
+def _beside(
+    case: Case, subject: str, group: Group, base: str, other: Group, ledger: Sequence[Cause],
+    fact: Facts,
+) -> Cell:  # fmt: skip
+    of, own = group.contexts[subject], group.found[subject]
+    held = [one for one in bases(subject, other.contexts) if one in other.contexts]
+    more = [
+        finding
+        for one in held
+        for finding in frameworks_compared.beside(
+            of, other.contexts[one], frameworks_compared.doubtful(other.found[one])
         )
-        for name, records in shelf.items()
-        for one in records
-    }
+    ]
+    # What is found beside another may follow from what is found alone.
+    settled = settle(of, [*own, *more], (), ledger, fact, None)[len(own) :]
+    return _cell(case, subject, group.releases, base, other.releases, settled)
 
 
-def cells(case: Case, shelf: Shelf, ledger: Sequence[Entry], force: Force) -> Iterator[Cell]:
-    """Every subject's verdicts on a case in all pairs, each distinct one once.
-
-    ``force``: of this shelf and ledger, by `in_force`.
-    """
-    right, fact = truth(case), facts(case)
-    named = {subject: about(case, subject, ledger, fact) for subject in subjects()}
-    answered = {name: distinct(case, records) for name, records in shelf.items()}
-    of_torch: list[tuple[tuple[str, ...], Answer | None, frozenset[str | None]]] = []
-    for releases, (answer,) in answered.get(BASE, []):
-        of_torch.append((releases, answer, _doubt(case, answer, right)))
-        found = alone(case, answer, right)
-        yield from _cells(case, answer, releases, (), found, named, force)
-    if not of_torch:
-        of_torch.append((("",), None, frozenset()))
-    for name, groups in answered.items():
-        if name == BASE:
-            continue
-        # Of the subjects in a line, one may be the same where another is not.
-        for releases, answer in _apart(groups):
-            own = alone(case, answer, right)
-            for torch, theirs, doubt in of_torch:
-                found = list(own)
-                if theirs is not None:
-                    found += beside(case, answer, theirs, right, doubt)
-                yield from _cells(case, answer, releases, torch, found, named, force)
+def _cell(
+    case: Case, subject: str, releases: tuple[str, ...], base: str, beside: tuple[str, ...],
+    settled: Sequence[Settled],
+) -> Cell:  # fmt: skip
+    firsts, unclear = {}, []
+    for index, one in enumerate(settled):
+        if one.explained.first and one.explained.cause is not None:
+            firsts[index] = one.explained.cause.id
+            if one.explained.others:
+                unclear.append((one.explained.cause.id, *one.explained.others))
+    verdicts = tuple(line(case, subject, one) for one in settled)
+    return Cell(subject, releases, base, beside, verdicts, firsts, tuple(unclear))
 
 
 def distinct(
     case: Case, records: Sequence[Record]
-) -> list[tuple[tuple[str, ...], tuple[Answer, ...]]]:
-    """The answers that a case has in records, and the releases that answer so."""
+) -> list[tuple[tuple[str, ...], tuple[Answer, ...], Promises]]:
+    """The answers that a case has in records, the releases that answer so, and their promises."""
     asked = record.digest(case.question)
-    groups: dict[str, list[Record]] = {}
+    alike: dict[tuple[str, str], list[Record]] = {}
     for one in records:
-        line = one.lines.get(case.id)
+        kept = one.lines.get(case.id)
         # What answered another question says only that.
-        kept = "none" if line is None else one.line_digest(case.id) if line.digest == asked else ""
-        groups.setdefault(kept, []).append(one)
+        text = "none" if kept is None else ""
+        if kept is not None and kept.digest == asked:
+            text = one.line_digest(case.id)
+        promised = repr(sorted(one.header.promises.items()))
+        alike.setdefault((text, promised), []).append(one)
     return [
-        (tuple(map(release_of, group)), group[0].answer(case.question)) for group in groups.values()
+        (tuple(map(release_of, some)), some[0].answer(case.question), some[0].header.promises)
+        for some in alike.values()
     ]
-
-
-def _apart(
-    groups: Iterable[tuple[tuple[str, ...], tuple[Answer, ...]]],
-) -> list[tuple[tuple[str, ...], Answer]]:
-    merged: list[tuple[tuple[str, ...], Answer]] = []
-    for releases, answers in groups:
-        for answer in answers:
-            at = next((i for i, (_, other) in enumerate(merged) if other == answer), None)
-            if at is None:
-                merged.append((releases, answer))
-            else:
-                merged[at] = (merged[at][0] + releases, answer)
-    return merged
-
-
-def _doubt(case: Case, torch: Answer, right: Truth) -> frozenset[str | None]:
-    if case.question.recipe is not None:
-        return frozenset()
-    if case.question.mode == "plan":
-        return plans.doubtful(case, torch, right)
-    return aspects.doubtful(case, torch, right)
-
-
-def _cells(
-    case: Case,
-    answer: Answer,
-    releases: tuple[str, ...],
-    torch: tuple[str, ...],
-    found: Sequence[Finding],
-    named: Mapping[str, Sequence[Entry]],
-    force: Force,
-) -> Iterator[Cell]:
-    entries, name = named[answer.subject], framework_of(answer.subject)
-    stood = {entry.id: holds(entry, case, found) for entry in entries}
-    alike: dict[frozenset[str], list[str]] = {}
-    for release in releases:
-        alike.setdefault(force[name, release].intersection(stood), []).append(release)
-    for on, group in alike.items():
-        said = known(case, found, [entry for entry in entries if entry.id in on])
-        yield Cell(
-            answer.subject,
-            tuple(group),
-            torch,
-            tuple(said_of(finding, case.id, answer.subject, id) for finding, id in said),
-            tuple(finding.observed for finding, _ in said),
-            stood,
-        )
 
 
 def of_pair(judged: Iterable[Cell], releases: Mapping[str, str]) -> list[Verdict]:
@@ -218,28 +208,20 @@ def of_pair(judged: Iterable[Cell], releases: Mapping[str, str]) -> list[Verdict
         verdict
         for cell in judged
         if releases.get(framework_of(cell.subject)) in cell.releases
-        and (not cell.torch or releases.get(BASE, "") in cell.torch)
+        and (not cell.base or releases.get(cell.base) in cell.beside)
         for verdict in cell.verdicts
     ]
 
 
 def count(
-    cases: Iterable[Case],
-    shelf: Shelf,
-    ledger: Sequence[Entry],
-    force: Force,
-    live: Live | None = None,
+    cases: Iterable[Case], shelf: Shelf, ledger: Sequence[Cause], live: Live | None = None
 ) -> Tally:
-    """Judge cases in all pairs, in this process. ``force``: by `in_force`.
-
-    The cases of ``live`` are held against it.
-    """
+    """Judge cases in all pairs, in this process. The cases of ``live`` are held against it."""
     tally = Tally()
-    # Few groups of releases come up again and again.
-    grouped: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Counter[Outcome]] = {}
+    grouped: dict[tuple[str, tuple[str, ...], str, tuple[str, ...]], Counter[Outcome]] = {}
     for case in cases:
         tally.cases += 1
-        judged = tuple(cells(case, shelf, ledger, force))
+        judged = tuple(cells(case, shelf, ledger))
         if live is not None and case.id in live.verdicts:
             tally.replayed += 1
             tally.strayed += replay.strayed(
@@ -248,36 +230,40 @@ def count(
                 replay.unstable(case.id, live, shelf),
             )
         for cell in judged:
-            at = (cell.subject, cell.releases, cell.torch or ("",))
+            at = (cell.subject, cell.releases, cell.base, cell.beside or ("",))
             grouped.setdefault(at, Counter()).update(one.verdict for one in cell.verdicts)
             _keep(tally, case, cell)
-    for (subject, releases, torch), numbers in grouped.items():
+    for (subject, releases, base, beside), numbers in grouped.items():
         row = [numbers[outcome] for outcome in OUTCOMES]
         for release in releases:
-            for other in torch:
-                _plus(tally, (subject, release, other), row)
+            for other in beside:
+                _plus(tally, (subject, release, base, other), row)
     return tally
 
 
-def _plus(tally: Tally, key: tuple[str, str, str], row: Sequence[int]) -> None:
+def _plus(tally: Tally, key: Key, row: Sequence[int]) -> None:
     have = tally.counts.get(key, [0] * len(OUTCOMES))
     tally.counts[key] = [one + other for one, other in zip(have, row, strict=True)]
 
 
 def _keep(tally: Tally, case: Case, cell: Cell) -> None:
-    for verdict, observed in zip(cell.verdicts, cell.observed):
+    for index, verdict in enumerate(cell.verdicts):
         if verdict.verdict == "divergence":
-            op = op_of(case, verdict.step)
-            tally.open.append(Open(verdict, observed, op, cell.releases, cell.torch))
-    for id, held in cell.holds.items():
-        for release in cell.releases:
-            stood = tally.stood.get((id, release))
-            if stood is None:
-                stood = tally.stood[id, release] = Stood()
-            if held is False:
-                stood.failed[case.id] = stood.failed.get(case.id, ()) + cell.torch
-            else:
-                (stood.held if held else stood.unseen).add(case.id)
+            where = op_of(case, verdict.step), cell.releases, cell.beside
+            tally.open.append(Open(verdict, *where))
+        if index in cell.firsts:
+            met = tally.met.setdefault(cell.firsts[index], Met())
+            met.meet(size(case), verdict, cell.releases)
+    for causes in cell.unclear:
+        verdict = next(one for one in cell.verdicts if one.ledger == causes[0])
+        where = op_of(case, verdict.step), cell.releases, cell.beside
+        tally.open.append(Open(verdict, *where, causes))
+
+
+def size(case: Case) -> int:
+    """How small a case is: devices, then elements of its inputs, then steps, in one number."""
+    elements = sum(math.prod(given.shape) for given in case.question.inputs)
+    return case.question.mesh.size * 10**9 + elements * 10**3 + len(case.question.steps)
 
 
 def op_of(case: Case, step: str | None) -> str:
@@ -301,29 +287,29 @@ def join(parts: Iterable[Tally]) -> Tally:
         whole.strayed += part.strayed
         for key, numbers in part.counts.items():
             _plus(whole, key, numbers)
-        for at, one in part.stood.items():
-            stood = whole.stood.setdefault(at, Stood())
-            stood.held |= one.held
-            stood.unseen |= one.unseen
-            stood.failed |= one.failed
+        for id, one in part.met.items():
+            met = whole.met.setdefault(id, Met())
+            for release, ids in one.cases.items():
+                met.cases.setdefault(release, set()).update(ids)
+            if one.smallest is not None:
+                met.meet(one.smallest[0], one.smallest[2], ())
     return whole
 
 
 class _Work(msgspec.Struct, frozen=True):
     cases: tuple[Case, ...]
     shelf: dict[str, list[Record]]
-    ledger: tuple[Entry, ...]
-    force: Force
+    ledger: tuple[Cause, ...]
     live: Live | None
 
 
 @lru_cache(maxsize=1)
 def _read(paths: Paths, ledger: Path, pattern: str, live: Path | None) -> _Work:
-    shelf, entries = shelves.load(paths), load_ledger(ledger, subjects())
+    shelf, causes = shelves.load(paths), load_ledger(ledger, subjects())
     ran = None if live is None else replay.read(live)
     if ran is not None and live is not None:
         replay.check(ran, shelf, live)
-    return _Work(chosen(pattern), shelf, entries, in_force(shelf, entries), ran)
+    return _Work(chosen(pattern), shelf, causes, ran)
 
 
 def chosen(pattern: str) -> tuple[Case, ...]:
@@ -334,7 +320,7 @@ def chosen(pattern: str) -> tuple[Case, ...]:
 def _part(paths: Paths, ledger: Path, pattern: str, live: Path | None, first: int) -> Tally:
     work = _read(paths, ledger, pattern, live)
     some = work.cases[first : first + _TOGETHER]
-    return count(some, work.shelf, work.ledger, work.force, work.live)
+    return count(some, work.shelf, work.ledger, work.live)
 
 
 def judged(

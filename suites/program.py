@@ -22,9 +22,7 @@ def shrunk(question: Question) -> tuple[Step, ...]:
     for step in question.steps:
         args = tuple(renamed.get(arg, arg) if isinstance(arg, str) else arg for arg in step.args)
         merged = msgspec.structs.replace(step, args=args)
-        key = msgspec.json.encode(
-            (step.op, args, step.params, step.to), order="deterministic"
-        )
+        key = msgspec.json.encode((step.op, args, step.params, step.to), order="deterministic")
         if key in first:
             renamed[step.result] = first[key]
         else:

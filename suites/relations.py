@@ -84,5 +84,3 @@ def _factor(right: Value, ours: Value) -> bool:
 
 def _equal(one: Array, got: Array) -> bool:
     return one.shape == got.shape and np.array_equal(unpack(one), unpack(got))
-
-

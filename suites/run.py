@@ -9,7 +9,7 @@ import math
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,38 +18,52 @@ import pytest
 from adapters import record
 from adapters.answer import Answer
 from adapters.host import WorkerError
-from adapters.protocol import Hello
+from adapters.protocol import Hello, Promises
 from adapters.registry import FRAMEWORKS, subjects
-from cases.catalogue import FAMILIES, catalogue, family
+from cases.catalogue import FAMILIES, family
 from cases.errors import BadInput
-from cases.ledger import LEDGER, Entry, load_ledger, unused
+from cases.ledger import LEDGER, Cause, load_ledger
 from cases.ledger import check_unique as check_ledger
 from cases.load import check_unique, load
 from cases.model import Case, Question, slug
 from cases.plan import planned
 from suites.failure import ended, report
 from suites.judge import Judgement, judge
-from suites.sources import Choice, Sources, most_devices, record_path
+from suites.observation import SEVERITIES, Severity
+from suites.recording import Recording
+from suites.shelf import find
+from suites.sources import RECORDS, Choice, Pins, Sources, most_devices
 from suites.truth import check_defined
-from suites.verdict import Verdict
+from suites.verdict import RECORD, Verdict
 
 _OPTIONS = (
     "cases",
     "exhaustive",
-    "plan",
+    "dry-run",
     "ledger",
+    "baseline",
+    "fail-on",
     *FRAMEWORKS,
     *(f"{name}-python" for name in FRAMEWORKS),
 )
 
 
+# What fails a case of the catalogue, and what fails one of a user's own, unless --fail-on says.
+FAILS: tuple[Severity, ...] = ("wrong", "refused", "costly")
+FAILS_OWN: tuple[Severity, ...] = ("wrong", "refused")
+
+
 class Judged(msgspec.Struct, frozen=True):
-    """The outcome of one item, and what its failure text needs."""
+    """The outcome of one item, and what its failure text needs.
+
+    ``failing``: the indices of the verdicts that fail it.
+    """
 
     judgement: Judgement
     answers: dict[str, Answer]
     hellos: dict[str, Hello]
     command: str
+    failing: tuple[int, ...] = ()
 
     @property
     def verdicts(self) -> list[Verdict]:
@@ -61,15 +75,27 @@ class Run:
     """Everything that lives as long as the pytest session of one process."""
 
     def __init__(
-        self, config: pytest.Config, own: tuple[Case, ...] | None, ledger: tuple[Entry, ...]
+        self,
+        config: pytest.Config,
+        own: tuple[Case, ...] | None,
+        ledger: tuple[Cause, ...],
+        excusing: frozenset[str] | None,
+        baseline: tuple[Path, ...],
     ):
         self._config = config
         self._own = own
         self._ledger = ledger
+        # The project's ledger names the causes of what a user's own cases meet, and excuses none.
+        self._excusing = excusing
+        self._baseline = baseline
         self._sources: Sources | None = None
         self._kept: list[tuple[Question, dict[str, Answer]]] = []
+        option = config.getoption
+        self._only_new: bool = option("--only-new")
+        self._recording = Recording(Path(option("--record") or ""), self._only_new)
+        self.left_out = 0
         self._distributed = hasattr(config, "workerinput")
-        # The questions with data of cases that are run as plans, by id.
+        # The questions with data of cases that are run without it, by id.
         self._real: dict[str, Question] = {}
 
     def cases_for(self, test: str) -> Sequence[Case]:
@@ -79,16 +105,40 @@ class Run:
             name = test.removeprefix("test_")
             assert name in FAMILIES, f"no family is called {name}"
             cases = family(name, self._config.getoption("--exhaustive"))
-        if not self._config.getoption("--plan"):
+        if not self._config.getoption("--dry-run"):
             return cases
         self._real |= {case.id: case.question for case in cases if case.question.mode == "real"}
         return tuple(map(planned, cases))
 
+    def recorded(self, items: Sequence[pytest.Item]) -> list[pytest.Item]:
+        """The items that ``--only-new`` leaves out: the frameworks' records have them."""
+        questions = _questions(items)
+        if not self._only_new or not questions:
+            return []
+        self._start(questions)
+        assert self._sources is not None
+        try:
+            lacking = self._recording.lacking(self._sources.greeted(), questions)
+        except (WorkerError, BadInput) as error:
+            pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
+        cases = [(item, _case(item)) for item in items]
+        left = [item for item, case in cases if case and case.question.id not in lacking]
+        self.left_out = len(left)
+        return left
+
     def begin(self, items: Sequence[pytest.Item]) -> None:
         """Start the frameworks, if there is anything to ask, and ask ahead of need."""
-        questions = [case.question for item in items if (case := _case(item)) is not None]
+        questions = _questions(items)
         if not questions:
             return
+        if self._sources is None:
+            self._start(questions)
+        assert self._sources is not None
+        if not self._distributed:
+            for question in questions:
+                self._sources.ask(question)
+
+    def _start(self, questions: Sequence[Question]) -> None:
         option = self._config.getoption
         choices = {
             name: Choice(option(f"--{name}"), option(f"--{name}-python") or sys.executable)
@@ -98,10 +148,8 @@ class Run:
         self._sources = Sources(
             choices, devices=most_devices(questions), seconds=option("--deadline"),
             ahead=2 if self._distributed else 64, spread=not self._distributed,
+            records=self._baseline,
         )  # fmt: skip
-        if not self._distributed:
-            for question in questions:
-                self._sources.ask(question)
 
     def next(self, item: pytest.Item, following: pytest.Item | None) -> None:
         """Ask what is about to be judged, and one ahead."""
@@ -125,10 +173,28 @@ class Run:
         if self._config.getoption("--record"):
             self._kept.append((case.question, answers))
         hellos = self._sources.hellos()
-        releases = {name: hello.release for name, hello in hellos.items()}
-        real = pins if with_data else None
-        judgement = judge(case, answers, self._ledger, releases, {} if real else pins, real)
-        return Judged(judgement, answers, hellos, self._command(item))
+        judgement = judge(
+            case, answers, self._ledger, promises=promises(hellos), excusing=self._excusing,
+            pins=None if with_data else pins.same, nearest=None if with_data else pins.nearest,
+            real=pins.same if with_data else None,
+        )  # fmt: skip
+        failing = tuple(
+            index for index, one in enumerate(judgement.verdicts) if self._fails(one, pins)
+        )
+        return Judged(judgement, answers, hellos, self._command(item), failing)
+
+    def _fails(self, verdict: Verdict, pins: Pins) -> bool:
+        """Whether a verdict fails its case."""
+        if verdict.verdict != "divergence":
+            return False
+        chosen = self._config.getoption("--fail-on")
+        if verdict.against == RECORD or chosen:
+            return verdict.against == RECORD or verdict.severity in chosen.split(",")
+        if self._own is not None:
+            return verdict.severity in FAILS_OWN
+        # Without a record of this very environment, nothing says what a plan costs here.
+        elsewhere = verdict.severity == "costly" and verdict.subject in pins.nearest
+        return verdict.severity in FAILS and not elsewhere
 
     def _command(self, item: pytest.Item) -> str:
         option = self._config.getoption
@@ -152,21 +218,8 @@ class Run:
         if self._sources is None:
             return
         if self._kept:
-            self._write(Path(self._config.getoption("--record")))
+            self._recording.write(self._sources.greeted(), self._kept)
         self._sources.close()
-
-    def _write(self, target: Path) -> None:
-        assert self._sources is not None
-        hellos = self._sources.hellos()
-        for name in self._sources.live():
-            own = FRAMEWORKS[name].subjects
-            rows = [
-                (question, tuple(answers[subject] for subject in own))
-                for question, answers in self._kept
-            ]
-            into_folder = target.is_dir()
-            path = record_path(target, name, hellos[name].release) if into_folder else target
-            record.write(path, hellos[name], rows)
 
 
 RUN = pytest.StashKey[Run]()
@@ -188,24 +241,44 @@ def prepare(config: pytest.Config) -> Run:
             for case in own:
                 check_defined(case)
         known = load_ledger(LEDGER, subjects())
-        if own is not None:
-            # The project's entries hold for every case of its catalogue; in others they may.
-            known = tuple(msgspec.structs.replace(entry, rule=True) for entry in known)
-        theirs = [load_ledger(Path(path), subjects()) for path in option("--ledger")]
-        ledger = (*known, *(entry for entries in theirs for entry in entries))
+        theirs = [
+            cause for path in option("--ledger") for cause in load_ledger(Path(path), subjects())
+        ]
+        # A user's causes come first: where one fits, it is the one that is meant.
+        ledger = (*theirs, *known)
         check_ledger(ledger)
+        excusing = None if own is None else frozenset(cause.id for cause in theirs)
+        baseline = _baseline(option("--baseline"), own is not None)
         for name, row in FRAMEWORKS.items():
             if option(f"--{name}") not in ("live", "off"):
                 record.load(option(f"--{name}"), name, row.subjects)
         _check_options(config)
         _check_recording(config)
-        _check_plan(config)
-        if option("--ledger") and (idle := unused(ledger[len(known) :], own or catalogue())):
-            where = f'{idle[0].file}: entry "{idle[0].id}": cases'
-            raise pytest.UsageError(f"{where}: found none that it names, wanted one at least")
+        _check_dry_run(config)
     except BadInput as error:
         raise pytest.UsageError(str(error)) from None
-    return Run(config, own, ledger)
+    return Run(config, own, ledger, excusing, baseline)
+
+
+def _baseline(paths: Sequence[str], own: bool) -> tuple[Path, ...]:
+    """The records that pin a run: those that are named; else, for the catalogue, the project's."""
+    if not paths:
+        return () if own else tuple(path for _, path in find(RECORDS))
+    found: list[Path] = []
+    for text in paths:
+        path = Path(text)
+        found += [one for _, one in find(path)] if path.is_dir() else [path]
+    for path in found:
+        header = record.header(path)
+        if header.framework not in FRAMEWORKS:
+            known = ", ".join(FRAMEWORKS)
+            raise BadInput(str(path), "", "framework", repr(header.framework), f"one of {known}")
+    return tuple(found)
+
+
+def promises(hellos: Mapping[str, Hello]) -> Promises:
+    """By subject, the fields that its route has promised to show."""
+    return {name: shown for hello in hellos.values() for name, shown in hello.promises.items()}
 
 
 def _check_options(config: pytest.Config) -> None:
@@ -214,6 +287,10 @@ def _check_options(config: pytest.Config) -> None:
         found = " ".join(f"--{name}=off" for name in FRAMEWORKS)
         if not option("--record"):
             raise pytest.UsageError(f"found {found}, wanted one framework at least")
+    for one in option("--fail-on").split(",") if option("--fail-on") else ():
+        if one not in SEVERITIES:
+            wanted = f"one or more of {', '.join(SEVERITIES)}, with commas between"
+            raise pytest.UsageError(f"--fail-on: found {one!r}, wanted {wanted}")
     if not 0 < option("--deadline") < math.inf:
         raise pytest.UsageError(
             f"--deadline: found {option('--deadline')}, wanted seconds, more than 0"
@@ -234,6 +311,8 @@ def _check_options(config: pytest.Config) -> None:
 def _check_recording(config: pytest.Config) -> None:
     target = config.getoption("--record")
     if not target:
+        if config.getoption("--only-new"):
+            raise pytest.UsageError("--only-new: found no --record, wanted the one that is to grow")
         return
     live = [name for name in FRAMEWORKS if config.getoption(f"--{name}") == "live"]
     if hasattr(config, "workerinput") or getattr(config.option, "numprocesses", None):
@@ -249,16 +328,22 @@ def _check_recording(config: pytest.Config) -> None:
         )
 
 
-def _check_plan(config: pytest.Config) -> None:
-    if not config.getoption("--plan"):
+def _check_dry_run(config: pytest.Config) -> None:
+    if not config.getoption("--dry-run"):
         return
     for name in FRAMEWORKS:
         source = config.getoption(f"--{name}")
         if source not in ("live", "off"):
-            raise pytest.UsageError(f"--plan: found --{name}={source}, wanted {name} live, or off")
+            raise pytest.UsageError(
+                f"--dry-run: found --{name}={source}, wanted {name} live, or off"
+            )
     for name in ("--record", "--repro"):
         if config.getoption(name):
-            raise pytest.UsageError(f"--plan: found {name}, wanted none: a plan has no data")
+            raise pytest.UsageError(f"--dry-run: found {name}, wanted none: a dry run has no data")
+
+
+def _questions(items: Sequence[pytest.Item]) -> list[Question]:
+    return [case.question for item in items if (case := _case(item)) is not None]
 
 
 def _case(item: pytest.Item) -> Case | None:
@@ -275,9 +360,8 @@ def item_id(case: Case) -> str:
 def settle(case: Case, judged: Judged) -> None:
     """Pass, fail with the whole story, or skip because nothing at all was comparable."""
     __tracebackhide__ = True
-    outcomes = {verdict.verdict for verdict in judged.verdicts}
-    if "divergence" in outcomes:
-        text = report(case, judged.verdicts, judged.answers, judged.judgement.where, judged.command)
-        pytest.fail(text, pytrace=False)
-    if outcomes <= {"not comparable"}:
+    if judged.failing:
+        pytest.fail(report(case, judged.judgement, judged.failing, judged.answers, judged.command),
+                    pytrace=False)  # fmt: skip
+    if {verdict.verdict for verdict in judged.verdicts} <= {"not comparable"}:
         pytest.skip(f"nothing to compare: {ended(judged.answers)}")

@@ -32,6 +32,17 @@ class Choice(msgspec.Struct, frozen=True):
     python: str = sys.executable
 
 
+class Pins(msgspec.Struct, frozen=True):
+    """What records hold of a question, by subject.
+
+    ``same``: those of the very environment that runs live. ``nearest``: for a framework that has
+    none of its own, those of the nearest release.
+    """
+
+    same: dict[str, Answer] = {}
+    nearest: dict[str, Answer] = {}
+
+
 class Live:
     """One framework in as many processes as its registry line says, its subjects dealt out.
 
@@ -54,6 +65,14 @@ class Live:
     def hello(self) -> Hello | None:
         """What the first process said it is; None until it has."""
         return self._workers[0].hello()
+
+    def greet(self) -> Hello:
+        """The same, waited for.
+
+        Raises:
+            WorkerError: the framework cannot be asked at all.
+        """
+        return self._workers[0].greet()
 
     def ask(self, question: Question) -> None:
         """Queue a question behind those asked before."""
@@ -80,7 +99,7 @@ class Sources:
 
     ``devices``: the most that a case needs. ``seconds``: the deadline of one answer.
     ``ahead``: questions in a worker at a time. ``spread``: whether a framework may have
-    several processes.
+    several processes. ``records``: those that pin answers.
     """
 
     def __init__(
@@ -91,9 +110,11 @@ class Sources:
         seconds: float = 30.0,
         ahead: int = 64,
         spread: bool = True,
+        records: Sequence[Path] = (),
     ):
         self._sources: dict[str, Live | Record] = {}
-        self._pins: dict[str, Record | None] = {}
+        self._records = tuple(records)
+        self._pins: dict[str, tuple[Record | None, bool]] = {}
         for name, row in FRAMEWORKS.items():
             choice = choices.get(name, Choice())
             if choice.source == "off":
@@ -130,27 +151,65 @@ class Sources:
         """The frameworks that run rather than being read."""
         return tuple(name for name, one in self._sources.items() if isinstance(one, Live))
 
-    def pins(self, question: Question) -> dict[str, Answer]:
-        """What the committed records of the very releases that run live answered, by subject."""
-        found: dict[str, Answer] = {}
-        for name, hello in self.hellos().items():
-            if name not in self._pins:
-                self._pins[name] = self._pin(name, hello)
-            kept = self._pins[name]
-            if kept is not None and question.id in kept.lines:
-                found |= {answer.subject: answer for answer in kept.answer(question)}
-        return found
+    def greeted(self) -> dict[str, Hello]:
+        """What each framework that runs says it is; waits until it has.
 
-    def _pin(self, name: str, hello: Hello) -> Record | None:
-        if name not in self.live():
-            return None
-        path = record_path(RECORDS, name, hello.release)
-        return record.load(path, name, FRAMEWORKS[name].subjects) if path.exists() else None
+        Raises:
+            WorkerError: a framework cannot be asked at all.
+        """
+        return {n: one.greet() for n, one in self._sources.items() if isinstance(one, Live)}
+
+    def pins(self, question: Question) -> Pins:
+        """What the records of the frameworks that run live answered.
+
+        Answers that were not the same in every recorded run pin nothing.
+        """
+        found = Pins()
+        for name, hello in self.hellos().items():
+            if name not in self.live():
+                continue
+            if name not in self._pins:
+                self._pins[name] = nearest(name, hello, self._records)
+            kept, same = self._pins[name]
+            line = None if kept is None else kept.lines.get(question.id)
+            if kept is None or line is None or line.digest != record.digest(question):
+                continue
+            for answer in kept.answer(question):
+                if answer.subject not in line.unstable:
+                    (found.same if same else found.nearest)[answer.subject] = answer
+        return found
 
     def close(self) -> None:
         """End every process of the run."""
         for source in self._sources.values():
             source.close()
+
+
+def nearest(name: str, hello: Hello, paths: Sequence[Path]) -> tuple[Record | None, bool]:
+    """The record that a live framework is held against, and whether it is of its environment.
+
+    Of its environment: the same release with its local tag, Python minor version and platform. Else
+    that of the nearest release: the newest that is not newer, or the oldest.
+    """
+    releases: list[tuple[Version, Path]] = []
+    for path in paths:
+        head = record.header(path)
+        if head.framework == name:
+            releases.append((Version(public(head.release)), path))
+    if not releases:
+        return None, False
+    releases.sort()
+    ours = Version(hello.release)
+    older = [one for one in releases if one[0] <= Version(ours.public)]
+    path = (older or releases[:1])[-1][1]
+    kept = record.load(path, name, FRAMEWORKS[name].subjects)
+    header = kept.header
+    same = (
+        header.release == hello.release
+        and header.python == ".".join(hello.python.split(".")[:2])
+        and header.platform == record.platform_name()
+    )
+    return kept, same
 
 
 def public(release: str) -> str:

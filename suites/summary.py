@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from adapters.protocol import Hello
-from suites.verdict import ASPECTS, OUTCOMES, Outcome, Verdict
+from suites.observation import SEVERITIES
+from suites.verdict import RECORD, Verdict
 
 _VERDICTS = "shard_parity_verdicts"
 _HELLOS = "shard_parity_hellos"
@@ -65,7 +67,7 @@ class Summary:
         self.path.write_bytes(b"".join(encode(row) + b"\n" for row in (head, *rows)))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """The counts, per aspect and subject."""
+        """The counts, and the causes that were met."""
         if not self.verdicts:
             return
         terminalreporter.section("shard parity")
@@ -80,42 +82,53 @@ class Summary:
             for hello in self.hellos.values()
         ]
         took = time.monotonic() - self.started
+        heads = (*COLUMNS, "not asked")
+        width = max(9, *map(len, heads))
         lines = ["   ".join([*named, f"{self.cases:,} cases", f"{took:.0f} s"]), ""]
-        heads = " ".join(f"{head:>8}" for head in ("agree", "known", "diverge"))
-        lines.append(f"{'aspect':<13} {'subject':<23} {heads}   not comparable")
-        counts: Counter[tuple[str, str, Outcome]] = Counter()
-        reasons: dict[tuple[str, str], Counter[str]] = {}
-        for verdict in self.verdicts:
-            counts[verdict.aspect, verdict.subject, verdict.verdict] += 1
-            if verdict.verdict == "not comparable":
-                reason = reasons.setdefault((verdict.aspect, verdict.subject), Counter())
-                reason[_reason(verdict.why)] += 1
-        subjects = list(dict.fromkeys(verdict.subject for verdict in self.verdicts))
-        for aspect in ASPECTS:
-            for subject in subjects:
-                row = [counts[aspect, subject, outcome] for outcome in OUTCOMES]
-                if any(row):
-                    why = reasons.get((aspect, subject), Counter())
-                    text = ", ".join(f"{reason} {n:,}" for reason, n in why.most_common(3))
-                    lines.append(
-                        f"{aspect:<13} {subject:<23} "
-                        + " ".join(f"{n:>8,}" for n in row[:3])
-                        + f"   {row[3]:,}"
-                        + (f" ({text})" if text else "")
-                    )
-        lines += ["", self._known()]
-        return lines
+        lines.append(f"{'subject':<23} {'cases':>7} " + " ".join(f"{h:>{width}}" for h in heads))
+        worst = by_subject(self.verdicts)
+        for subject, states in worst.items():
+            counts = Counter(states.values())
+            row = " ".join(f"{counts[head]:>{width},}" for head in heads)
+            lines.append(f"{subject:<23} {len(states):>7,} {row}")
+        return [*lines, "", *self._known(), *self._new()]
 
-    def _known(self) -> str:
-        known = [v.ledger for v in self.verdicts if v.verdict == "known"]
+    def _known(self) -> list[str]:
+        known = [one for one in self.verdicts if one.verdict == "known" and one.ledger]
         if not known:
-            return "known: none"
-        return f"known: {len(set(known))} ledger entries, {len(known):,} lines, all still hold"
+            return ["known: none"]
+        met = Counter(one.ledger for one in known)
+        head = f"known: {len(known):,} lines by {len(met)} causes; docs/causes.md has each"
+        most = [f"    {n:>6,}  {cause}" for cause, n in met.most_common(_MOST_CAUSES)]
+        more = len(met) - len(most)
+        return [head, *most, *([f"            and {more} more"] if more > 0 else [])]
+
+    def _new(self) -> list[str]:
+        bad = [one for one in self.verdicts if one.verdict == "divergence"]
+        if not bad:
+            return ["new:   none"]
+        cases = len({one.case for one in bad})
+        told = Counter("changed" if one.against == RECORD else one.severity or "" for one in bad)
+        counts = ", ".join(f"{n:,} {what}" for what, n in told.most_common())
+        named = Counter(one.ledger for one in bad if one.ledger)
+        by = f"; known causes: {', '.join(f'{c} {n:,}' for c, n in named.most_common(3))}"
+        return [f"new:   {counts}, in {cases:,} cases{by if named else ''}"]
 
 
-def _reason(why: str) -> str:
-    """The head of a reason, so that reasons can be counted."""
-    for head in ("refused", "unsupported", "crashed", "hung", "layouts differ"):
-        if why.startswith(head):
-            return head
-    return why.partition(":")[0]
+# A subject's worst on a case, gravest first; "right" if it has none of these.
+COLUMNS = ("right", "wrong", "refused", "route refused", "costly", "free", "documented")
+_GRAVEST = (*SEVERITIES, "not asked", "right")
+_MOST_CAUSES = 12
+
+
+def by_subject(verdicts: Iterable[Verdict]) -> dict[str, dict[str, str]]:
+    """By subject and case, the gravest that was met: a severity, "right" or "not asked"."""
+    found: dict[str, dict[str, str]] = {}
+    for one in verdicts:
+        state: str = one.severity or "right"
+        if one.aspect == "ending" and one.verdict == "not comparable" and one.severity is None:
+            state = "not asked"
+        cases = found.setdefault(one.subject, {})
+        before = cases.get(one.case, "right")
+        cases[one.case] = min(before, state, key=_GRAVEST.index)
+    return found

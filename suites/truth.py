@@ -5,6 +5,8 @@ Never leaves the process that judges.
 
 from __future__ import annotations
 
+from collections import deque
+
 import msgspec
 import numpy as np
 
@@ -15,13 +17,13 @@ from adapters.reference.gradient import ERROR
 from adapters.reference.values import Undefined, evaluate
 from cases.arrays import Array, pack, unpack
 from cases.errors import Where
-from cases.model import Case, Layout, Tolerance
+from cases.model import Case, Layout, Question, Tolerance
 from cases.ops import OPS
 from cases.program import Typed
 from cases.recipes import row_of, sizes_of
 from cases.recipes.layouts import layouts, shapes
 from suites.tensors import PLAIN
-from suites.values import difference, show, tolerance_for
+from suites.values import difference, show, tolerances
 
 # A training step's numbers are of size one, at the end of sums of at most some thousand products:
 # a few thousand roundings of 2**-53 each.
@@ -34,7 +36,8 @@ class Truth(msgspec.Struct, frozen=True):
     A layout is None where it does not follow from the question. ``differing``: the reference's
     value, where the case states another. ``own``: what is made of random numbers, which are
     each framework's own, unless the case states it. ``typed``: global shapes and dtypes. A plan
-    has those and layouts alone.
+    has those and layouts alone. ``apart``: what frameworks define each in its own way, so that
+    none can be held against another; why, and where that is written.
     """
 
     values: dict[str, Array]
@@ -43,6 +46,7 @@ class Truth(msgspec.Struct, frozen=True):
     differing: dict[str, Array] = {}
     own: frozenset[str] = frozenset()
     typed: dict[str, Typed] = {}
+    apart: dict[str, str] = {}
 
     def beside(self, answer: Answer) -> Truth:
         """With what an answer's own unsharded step makes right: gradients and new parameters.
@@ -80,7 +84,8 @@ def check_defined(case: Case) -> None:
     if question.mode == "plan" or question.recipe is not None:
         return
     try:
-        evaluate(question)
+        for framework in ("", *_defining(question)):
+            evaluate(question, framework)
     except Undefined as error:
         step = next(one for one in question.steps if one.result == error.step)
         where = Where(case.file, case.id, ("program",))
@@ -88,29 +93,101 @@ def check_defined(case: Case) -> None:
         raise where.bad(found, f"values that {step.op} takes (NumPy: {error})") from None
 
 
+# Every answer to a case is judged by it, and so is each framework's.
+_kept: deque[tuple[Case, str, Truth]] = deque(maxlen=8)
+
+
 def truth(case: Case, framework: str = "") -> Truth:
-    """The truth about a case, for a framework's answers."""
-    if case.question.recipe is not None:
+    """The truth about a case; ``framework``: by its own meaning of the ops that it defines apart.
+
+    The very same object where it defines none of the program's.
+    """
+    for kept, name, right in _kept:
+        if kept is case and name == framework:
+            return right
+    right = _truth(case, "") if not framework else truth(case)
+    if framework in right_apart(case, right):
+        right = msgspec.structs.replace(_truth(case, framework), apart=right.apart)
+    _kept.append((case, framework, right))
+    return right
+
+
+def right_apart(case: Case, right: Truth) -> tuple[str, ...]:
+    """The frameworks that define something of a case apart."""
+    return _defining(case.question) if right.apart else ()
+
+
+def _defining(question: Question) -> tuple[str, ...]:
+    """The frameworks that have a meaning of their own of an op of a program."""
+    found = (name for step in question.steps for name in OPS[step.op].apart)
+    return tuple(dict.fromkeys(found))
+
+
+def _truth(case: Case, framework: str) -> Truth:
+    question = case.question
+    if question.recipe is not None:
         return _of_recipe(case)
-    if case.question.mode == "plan":
-        return Truth({}, {}, reference.layouts(case.question), typed=reference.typed(case.question))
-    answer = reference.observe(case.question)
+    if question.mode == "plan":
+        typed = reference.typed(question, framework)
+        apart = {} if framework else _typed_apart(question, typed)
+        return Truth({}, {}, reference.layouts(question), typed=typed, apart=apart)
+    answer = reference.observe(question, framework)
     values = {seen.name: seen.full[0] for seen in answer.seen}
     known = {name: unpack(value) for name, value in values.items()}
-    allowed = {name: tolerance_for(case, name, known) for name in values}
+    allowed = tolerances(case, known, framework)
+    for name in own(case):
+        # No other value of random numbers is wrong, whatever follows from them.
+        allowed[name] = msgspec.structs.replace(allowed[name], free=None)
     differing = {}
     for name, value in case.expectation.right.items():
+        if value.dtype != values[name].dtype and framework:
+            # What a case states has the dtype of the common meaning.
+            value = pack(unpack(value).astype(known[name].dtype))
         if difference(value, values[name], case.expectation.tolerance or allowed[name]):
             differing[name] = values[name]
         # A value that a case states is written in decimals: as close as the case says, no closer.
         values[name] = value
-        if case.expectation.tolerance is not None:
-            allowed[name] = case.expectation.tolerance
+        allowed[name] = case.expectation.tolerance or msgspec.structs.replace(
+            allowed[name], free=None
+        )
     layouts = {
         seen.name: seen.layout if isinstance(seen.layout, Layout) else None for seen in answer.seen
     }
-    typed = reference.typed(case.question)
-    return Truth(values, allowed, layouts, differing, own(case), typed)
+    typed = reference.typed(question, framework)
+    apart = {} if framework else _values_apart(question)
+    return Truth(values, allowed, layouts, differing, own(case), typed, apart)
+
+
+def _values_apart(question: Question) -> dict[str, str]:
+    """The results that are another array by some framework's own meaning, and why."""
+    base, found = evaluate(question), dict[str, str]()
+    for framework in _defining(question):
+        theirs = evaluate(question, framework)
+        names = {name for name in base if pack(theirs[name]) != pack(base[name])}
+        found |= {name: _why(question, name, names, framework) for name in names}
+    return found
+
+
+def _typed_apart(question: Question, base: dict[str, Typed]) -> dict[str, str]:
+    """As `_values_apart`, of dtypes alone."""
+    found: dict[str, str] = {}
+    for framework in _defining(question):
+        theirs = reference.typed(question, framework)
+        names = {name for name in base if theirs[name] != base[name]}
+        found |= {name: _why(question, name, names, framework) for name in names}
+    return found
+
+
+def _why(question: Question, name: str, names: set[str], framework: str) -> str:
+    """Why a result is apart: what its own op says, or the first before it that is."""
+    steps = {step.result: step for step in question.steps}
+    while True:
+        before = [arg for arg in steps[name].args if isinstance(arg, str) and arg in names]
+        if not before:
+            break
+        name = before[0]
+    own = OPS[steps[name].op].apart.get(framework)
+    return f"{own.why} ({own.link})" if own else ""
 
 
 def _of_recipe(case: Case) -> Truth:

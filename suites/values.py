@@ -5,7 +5,8 @@ Bit for bit, or within a tolerance that somebody stated with its reason; never l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -13,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapters.reference.gradient import ERROR
-from adapters.reference.values import meaning, whole
+from adapters.reference.values import Undefined, Value, meaning, whole
 from cases.arrays import Array, pack, unpack
 from cases.grids import homes
-from cases.model import Case, Layout, Question, Tolerance
+from cases.model import Case, Layout, Question, Step, Tolerance
 from cases.ops import OPS, Op, tolerance
 from cases.ops.row import wide
 
@@ -37,11 +38,11 @@ def is_whole(array: NDArray[Any]) -> bool:
     return bool(np.all(np.isfinite(wide) & (wide == np.trunc(wide)) & small))
 
 
-def magnitudes(question: Question) -> dict[str, NDArray[Any]]:
+def magnitudes(question: Question, values: Mapping[str, Value]) -> dict[str, Value]:
     """A bound on whatever a sum meets on its way: the program with nothing that cancels.
 
-    Floats in float64, absolute inputs and addends, and subtraction as addition. Integers,
-    which may be indices, keep their dtype.
+    Floats in float64, absolute inputs and addends, and subtraction as addition. Integers, which
+    may be indices, are those of ``values``, the reference's. What has no value so has no bound.
     """
     found, on = {}, homes(question)
     for given in question.inputs:
@@ -54,7 +55,12 @@ def magnitudes(question: Question) -> dict[str, NDArray[Any]]:
     for step in question.steps:
         op = _GROWN.get(step.op, step.op)
         args = tuple(arg if isinstance(arg, str) else abs(arg) for arg in step.args)
-        found[step.result] = meaning(msgspec.structs.replace(step, op=op, args=args), found)
+        if values[step.result].dtype.kind in "biu":
+            found[step.result] = values[step.result]
+        elif all(arg in found for arg in args if isinstance(arg, str)):
+            with suppress(Undefined):
+                grown_step = msgspec.structs.replace(step, op=op, args=args)
+                found[step.result] = meaning(grown_step, found)
     return found
 
 
@@ -66,7 +72,25 @@ def _absolute(array: Array) -> Array:
     return array if values.dtype.kind in "biu" else pack(np.abs(wide(values)).astype(np.float64))
 
 
-def tolerance_for(case: Case, name: str, values: dict[str, NDArray[Any]]) -> Tolerance:
+def tolerances(
+    case: Case, values: Mapping[str, Value], framework: str = ""
+) -> dict[str, Tolerance]:
+    """How closely each input and result must match, and which elements may be anything.
+
+    ``values``: the reference's, by the meaning that ``framework`` has.
+    """
+    allowed = {name: tolerance_for(case, name, values) for name in values}
+    for name, mask in undetermined(case.question, values, allowed, framework).items():
+        why = (
+            f"{int(mask.sum())} of {mask.size} elements are left out: a step or a comparison falls"
+            " within the error of what it is taken of"
+        )
+        why = "; ".join(filter(None, (allowed[name].why, why)))
+        allowed[name] = msgspec.structs.replace(allowed[name], why=why, free=pack(mask))
+    return allowed
+
+
+def tolerance_for(case: Case, name: str, values: Mapping[str, Value]) -> Tolerance:
     """How closely ``name`` must match: bit for bit where it can be, else as stated.
 
     Bit for bit if data were only moved, or if everything on the way is a whole number and
@@ -80,24 +104,35 @@ def tolerance_for(case: Case, name: str, values: dict[str, NDArray[Any]]) -> Tol
         line[this] = None
         if this in steps:
             waiting += [arg for arg in steps[this].args if isinstance(arg, str)]
-    ops = [OPS[steps[this].op] for this in line if this in steps]
+    ops = {this: OPS[steps[this].op] for this in line if this in steps}
     owed = any(given.layout.partial for given in case.question.inputs if given.name in line)
-    if all(op.moves for op in ops) and not owed:
+    if all(op.moves for op in ops.values()) and not owed:
         return EXACT
-    if all(op.whole for op in ops) and all(is_whole(values[this]) for this in line):
-        bounds = magnitudes(case.question)
+    if all(op.whole for op in ops.values()) and all(is_whole(values[this]) for this in line):
+        bounds = magnitudes(case.question, values)
         room = min(_LARGEST_WHOLE.get(values[this].dtype.name, 2**53) for this in line)
-        if all(values[this].dtype.kind in "biu" or (bounds[this] < room).all() for this in line):
+        if all(
+            values[this].dtype.kind in "biu" or (this in bounds and (bounds[this] < room).all())
+            for this in line
+        ):
             return EXACT
     if case.expectation.tolerance is not None:
         return case.expectation.tolerance
-    return _allowed(ops, values[name].dtype.name, [values[this] for this in line])
+    made = [(op, values[this].dtype.name) for this, op in ops.items()]
+    return _allowed(made, values[name].dtype.name, [values[this] for this in line])
 
 
-def _allowed(ops: Sequence[Op], dtype: str, met: Sequence[NDArray[Any]]) -> Tolerance:
-    """The roundings of ``ops`` together, absolute ones of the largest value ``met``."""
-    inexact = [op for op in ops if not op.moves] or list(ops) or [OPS["sum"]]
-    parts = [tolerance(op, dtype) for op in inexact]
+def _allowed(made: Sequence[tuple[Op, str]], dtype: str, met: Sequence[Value]) -> Tolerance:
+    """The roundings of ops together, absolute ones of the largest value ``met``.
+
+    ``made``: each op and the dtype of its result, which may be narrower than ``dtype``.
+    """
+    inexact = [one for one in made if not one[0].moves] or list(made) or [(OPS["sum"], dtype)]
+    parts = [
+        max(tolerance(op, dtype), tolerance(op, own) if tolerance(op, dtype).rtol else EXACT,
+            key=lambda part: part.rtol)
+        for op, own in inexact
+    ]  # fmt: skip
     largest = 1.0
     for array in met:
         size = np.abs(wide(array))
@@ -105,15 +140,128 @@ def _allowed(ops: Sequence[Op], dtype: str, met: Sequence[NDArray[Any]]) -> Tole
         largest = max(largest, float(np.max(finite, initial=0)))
     rtol = sum(part.rtol for part in parts)
     why = "; ".join(dict.fromkeys(part.why for part in parts))
-    if any(op.name == "grad" for op in ops) and rtol < ERROR:
+    if any(op.name == "grad" for op, _ in made) and rtol < ERROR:
         rtol, why = ERROR, "differences are no closer to the derivative"
     return Tolerance(rtol, rtol * largest, why)
+
+
+# The ways of moving values within their errors: all down or up, to the nearest whole number, to
+# what they are compared with, neighbours and operands apart, and up or down as is drawn.
+_WAYS = ("down", "up", "whole", "met", "even", "odd", "drawn", "again", "once more", "last")
+
+
+def undetermined(
+    question: Question,
+    values: Mapping[str, Value],
+    allowed: Mapping[str, Tolerance],
+    framework: str = "",
+) -> dict[str, NDArray[np.bool_]]:
+    """Where a right result may be another: by name, for those with such elements.
+
+    An op that steps (a floor, a comparison, the place of a maximum) is done again on operands that
+    are moved within the errors they may have, and so is all that follows from it. What comes out
+    otherwise in any of several ways is not determined by the question.
+    """
+    found: dict[str, NDArray[np.bool_]] = {}
+    if not any(_steps_on(step, values, allowed) for step in question.steps):
+        return found
+    for way in _WAYS:
+        moved, lost = dict(values), set[str]()
+        for step in question.steps:
+            names = [arg for arg in step.args if isinstance(arg, str)]
+            taken = _moved(step, moved, allowed, way) if _steps_on(step, moved, allowed) else moved
+            if step.op == "grad" or all(taken[name] is values[name] for name in names):
+                continue
+            try:
+                made = meaning(step, taken, framework)
+            except Undefined:
+                lost.add(step.result)
+                made = values[step.result]
+            if lost & {*names, step.result} or made.shape != values[step.result].shape:
+                lost.add(step.result)
+                mask = np.ones(values[step.result].shape, np.bool_)
+            else:
+                mask = _off(values[step.result], made, _twice(allowed, step))
+                if mask.any():
+                    # What a remainder is off because its operand is, is no step.
+                    moved[step.result] = np.where(mask, made, values[step.result])
+            if mask.any():
+                found[step.result] = found.get(step.result, np.zeros(mask.shape, np.bool_)) | mask
+    return found
+
+
+def _steps_on(
+    step: Step, values: Mapping[str, Value], allowed: Mapping[str, Tolerance]
+) -> list[str]:
+    """The operands of a step that it steps on and that need not be exact."""
+    if not OPS[step.op].jumps or (step.op == "astype" and values[step.result].dtype.kind in "fcV"):
+        return []
+    return [
+        arg
+        for arg in step.args
+        if isinstance(arg, str)
+        and values[arg].dtype.kind not in "biuc"
+        and (allowed[arg].rtol or allowed[arg].atol)
+    ]
+
+
+def _moved(
+    step: Step, values: Mapping[str, Value], allowed: Mapping[str, Tolerance], way: str
+) -> dict[str, Value]:
+    """``values`` with the operands that a step steps on moved within their errors."""
+    made, signs = dict(values), np.random.default_rng(_WAYS.index(way))
+    for place, name in enumerate(_steps_on(step, values, allowed), way == "odd"):
+        value = np.asarray(wide(values[name]))
+        error = allowed[name].atol + allowed[name].rtol * np.abs(value)
+        error = np.where(np.isfinite(value), error, 0)
+        if way in ("whole", "met"):
+            others = [arg for arg in step.args if arg != name] if way == "met" else []
+            other = values[others[0]] if others and isinstance(others[0], str) else (
+                others[0] if others else np.rint(value)
+            )  # fmt: skip
+            if np.broadcast_shapes(value.shape, np.shape(other)) != value.shape:
+                continue
+            near = np.abs(value - other) <= 2 * error
+            to = np.where(near, other, value)
+        else:
+            drawn = signs.choice((-1, 1), value.shape)
+            if way in ("even", "odd"):
+                drawn = 1 - 2 * ((np.arange(value.size).reshape(value.shape) + place) % 2)
+            to = value + error * {"down": -1, "up": 1}.get(way, drawn)
+        made[name] = to.astype(values[name].dtype)
+    return made
+
+
+def _twice(allowed: Mapping[str, Tolerance], step: Step) -> Tolerance:
+    """Beyond which a result has made a step, and is not just moved with its operands."""
+    met = [allowed[name] for name in (step.result, *step.args) if isinstance(name, str)]
+    return Tolerance(2 * max(one.rtol for one in met), 2 * max(one.atol for one in met))
+
+
+def _off(wanted: Value, got: Value, allowed: Tolerance) -> NDArray[np.bool_]:
+    """Where two arrays of a shape differ by more than is allowed; NaN equals NaN."""
+    if wanted.dtype.kind in "biu":
+        return np.asarray(wanted != got)
+    wider = np.complex128 if wanted.dtype.kind == "c" else np.float64
+    a, b = wanted.astype(wider), got.astype(wider)
+    # Equal infinities have no difference to measure.
+    with np.errstate(invalid="ignore"):
+        close = np.abs(b - a) <= allowed.atol + allowed.rtol * np.abs(a)
+    return np.asarray(~(close | (a == b) | (np.isnan(a) & np.isnan(b))))
+
+
+def part(allowed: Tolerance, spans: tuple[tuple[int, int], ...]) -> Tolerance:
+    """What is allowed of a shard, which holds these index ranges of the whole."""
+    if allowed.free is None:
+        return allowed
+    mask = unpack(allowed.free)[tuple(slice(*span) for span in spans)]
+    return msgspec.structs.replace(allowed, free=pack(mask))
 
 
 def difference(wanted: Array, got: Array, allowed: Tolerance) -> str | None:
     """Where and how ``got`` first differs from ``wanted``; None if it does not.
 
-    NaN equals NaN. Dtype and shape come before values.
+    NaN equals NaN. Dtype and shape come before values. Elements that are free do not count.
     """
     if got.shape != wanted.shape:
         return f"shape {list(got.shape)}, wanted {list(wanted.shape)}"
@@ -122,15 +270,11 @@ def difference(wanted: Array, got: Array, allowed: Tolerance) -> str | None:
     if got.data == wanted.data:
         return None
     one, other = unpack(wanted), unpack(got)
-    if one.dtype.kind in "biu":
-        bad = one != other
-    else:
-        wide = np.complex128 if one.dtype.kind == "c" else np.float64
-        a, b = one.astype(wide), other.astype(wide)
-        # Equal infinities have no difference to measure.
-        with np.errstate(invalid="ignore"):
-            close = np.abs(b - a) <= allowed.atol + allowed.rtol * np.abs(a)
-        bad = ~(close | (a == b) | (np.isnan(a) & np.isnan(b)))
+    bad = _off(one, other, allowed)
+    if allowed.free is not None:
+        free = unpack(allowed.free)
+        # Which elements a part of the whole has is not known here: see `part`.
+        bad = bad & ~(free if free.shape == bad.shape else free.any())
     if not bad.any():
         return None
     index = tuple(int(i) for i in np.argwhere(bad)[0])

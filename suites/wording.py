@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from adapters.answer import ending
+from adapters.answer import Collective, ending
 from cases.arrays import Array
 from cases.layout import coordinate
 from cases.model import Case, Foreign, Layout, Mesh
@@ -18,7 +18,7 @@ from cases.notation import both
 from suites import observation as seen
 from suites.observation import Fired, Observation, volume
 from suites.tensors import bare, mesh_of
-from suites.values import difference, show
+from suites.values import EXACT, difference, show
 from suites.verdict import Finding, Verdict
 
 
@@ -44,7 +44,7 @@ def layout_text(layout: Layout | Foreign | None, mesh: Mesh) -> str:
     return layout.text if isinstance(layout, Foreign) else both(layout, mesh)
 
 
-def say(collectives: Iterable[seen.Collective]) -> str:
+def say(collectives: Iterable[Collective]) -> str:
     """Collectives as a person writes them: ``2 all-gather(a), all-reduce(a,b)``."""
     counted = Counter(f"{one.kind}({','.join(one.axes) or '?'})" for one in collectives)
     return ", ".join(f"{n} {what}" if n > 1 else what for what, n in counted.items()) or "none"
@@ -87,7 +87,9 @@ def say_observation(one: Observation, mesh: Mesh) -> Said:
         case seen.WrongShard(position, wanted, got):
             return _shard(place(mesh, position), wanted, got)
         case seen.WrongOffset(position, wanted, got):
-            return Said(f"begins at {list(wanted)}", f"begins at {list(got)}", place(mesh, position))
+            return Said(
+                f"begins at {list(wanted)}", f"begins at {list(got)}", place(mesh, position)
+            )
         case seen.WrongMesh(position, wanted, got):
             return _shard(place(mesh, position), wanted, got)
         case seen.WrongLayout(wanted, got):
@@ -146,11 +148,9 @@ def totals(fired: Fired) -> str:
     return ", ".join(f"{what} of {n:,} B" for what, n in found.items() if n) or "none"
 
 
-def _shard(
-    where: str, wanted: Array | tuple[int, ...], got: Array | tuple[int, ...]
-) -> Said:
+def _shard(where: str, wanted: Array | tuple[int, ...], got: Array | tuple[int, ...]) -> Said:
     if isinstance(wanted, Array) and isinstance(got, Array):
-        off = difference(wanted, got, seen.Tolerance())
+        off = difference(wanted, got, EXACT)
         return Said(show(wanted), show(got), f"{where}: {off}" if off else where)
     return Said(f"a shard of shape {_shape(wanted)}", f"one of shape {_shape(got)}", where)
 
@@ -191,5 +191,3 @@ def where(finding: Finding, case: Case) -> str:
     if finding.observation is None:
         return ""
     return say_observation(finding.observation, mesh_of(case, bare(finding.step))).where
-
-

@@ -15,7 +15,6 @@ from adapters.record import Record
 from cases.model import Case
 from reports.drift import page_html, page_markdown, shelf
 from reports.drift.model import Border, Story
-from reports.judged import ledger
 from suites.sources import RECORDS, record_path
 
 OLDER = {"torch": "2.13.0", "jax": "0.10.2"}
@@ -93,7 +92,7 @@ def planted(
     if unstable:
         again = path.with_name(f"again-{path.name}")
         record.write(again, later, rows)
-        record.merge(path, [record.load(path), record.load(again)])
+        record.save(path, record.merge([record.load(path), record.load(again)]))
         again.unlink()
     for release, listed in zip((OLDER[framework], NEWER[framework]), facts or ()):
         head = Head(interface.FORMAT, framework, release, "3.11", len(listed))
@@ -147,6 +146,6 @@ def replaced(**fields: object) -> Edit:
 def pages(told: Sequence[Story]) -> tuple[str, str]:
     """Both pages: Markdown, then HTML."""
     return (
-        page_markdown.page(told, cases(), ledger()),
-        page_html.page(told, cases(), ledger()),
+        page_markdown.page(told, cases()),
+        page_html.page(told, cases()),
     )

@@ -51,6 +51,7 @@ TORCH, JAX = f"--torch={RECORDS}/torch-2.13.0.jsonl", f"--jax={RECORDS}/jax-0.10
         ({}, ["--record={}", "-n", "2"], "found -n, wanted one process"),
         ({}, ["--record={}/none/", "--jax=off"], "wanted one that exists"),
         ({}, ["--record={}/none/r", "--jax=off"], "wanted a file in a folder that exists"),
+        ({}, ["--only-new"], "--only-new: found no --record, wanted the one that is to grow"),
         ({}, ["--verdicts={}/none/v"], "wanted a file in a folder that exists"),
         ({}, ["--verdicts={}"], "wanted a file in a folder that exists"),
         ({}, ["--torch=off", "--jax=off"], "wanted one framework at least"),

@@ -11,15 +11,19 @@ import pytest
 from adapters.answer import Answer, Collective, Done, Observed
 from cases.arrays import pack, unpack
 from cases.catalogue.training import case, cases
+from cases.ledger import PLANS
 from cases.model import Case, Mesh, mesh
 from cases.plan import planned
 from cases.recipes import MODELS, RECIPES
 from cases.recipes.contracts import CONTRACTS, Due, Term, due
-from suites import recipe_mistakes
-from suites.collectives import MERGES, PLANS, REDUCES, SEQUENCE
+from suites.collectives import MERGES, REDUCES, SEQUENCE, Lowering
 from suites.contracts import GROUPED, collectives, explain
-from suites.judge import findings
+from suites.judge import look
+from suites.observation import WrongLayout
 from suites.truth import truth
+from suites.wording import verdict_of
+from tests import recipe_mistakes
+from tests.judging import findings
 
 TWO = mesh({"a": 2, "b": 4})
 
@@ -78,12 +82,12 @@ def fired(kind: str, axes: str, bytes_: int, on: Mesh = TWO) -> Collective:
     ],
 )
 def test_what_is_due_in_other_words_is_named(
-    counted: list[Collective], due_: list[Due], rules: tuple[str, ...]
+    counted: list[Collective], due_: list[Due], rules: tuple[Lowering, ...]
 ) -> None:
     """Each rewriting by its rule, and no more rules than it took."""
     on = mesh({"c": 1}) if counted[0].axes == ("c",) else TWO
     found = explain(on, counted, due_)
-    assert (found.plan, found.rules) == ("", rules)
+    assert (found.plan, found.rules) == (None, rules)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +128,7 @@ def test_what_no_rule_accounts_for_is_another_plan(
 
 
 def test_the_message_says_what_is_missing_and_extra_where() -> None:
-    """Kind, axis, bytes and pass; over the contract and over the least."""
+    """Kind, axis and bytes; and how many bytes there are of all that is due."""
     trained = case(RECIPES["block-fsdp"], (4,), {})
     program = (
         Collective("all-gather", ("fsdp",), 4, 1568),
@@ -132,14 +136,14 @@ def test_the_message_says_what_is_missing_and_extra_where() -> None:
         Collective("all-gather", ("fsdp",), 4, 1568, "backward"),
         Collective("all-to-all", ("fsdp",), 4, 99, "backward"),
     )
-    forward, backward, update = collectives(
-        trained, Answer(trained.id, "torch", Done(), (), program)
-    )
-    assert (forward.verdict, update.verdict) == ("agree", "agree")
-    assert backward.observed == "plan: exchanges"
-    assert backward.why == (
-        "in backward, missing: reduce-scatter(fsdp) of 6,272 B;"
-        " extra: all-to-all(fsdp) of 99 B; 0.508x the contract's bytes, 1.02x the least"
+    answer = Answer(trained.id, "torch", Done(), (), program)
+    forward, backward, update = collectives(look(trained, answer, truth(trained), {}))
+    assert (forward.outcome, update.outcome) == ("agree", "agree")
+    assert (backward.outcome, backward.severity) == ("divergence", "wrong")
+    assert verdict_of(backward, trained, "torch").why == (
+        "lacking: reduce-scatter(fsdp) of 6,272 B;"
+        " not in the parallel plan: all-to-all(fsdp) of 99 B;"
+        " 1.97 times fewer bytes than the parallel plan"
     )
 
 
@@ -196,11 +200,13 @@ def test_a_layout_for_the_wrong_dim_is_told() -> None:
         if one.name == "wrong split dim of up.weight"
     )  # fmt: skip
     found = [f for f in findings(trained, wrong.answer, None, right) if f.aspect == "layout"]
-    (bad,) = (f for f in found if f.verdict == "divergence")
-    assert (bad.step, bad.observed) == ("up.weight", "layout: not as planned")
-    assert "S(0)" in bad.wanted
-    assert "P('tp'" in bad.wanted
-    assert "S(1)" in bad.got
+    (bad,) = (f for f in found if f.bad)
+    assert bad.step == "up.weight"
+    assert isinstance(bad.observation, WrongLayout)
+    told = verdict_of(bad, trained, "torch")
+    assert "S(0)" in told.wanted
+    assert "P('tp'" in told.wanted
+    assert "S(1)" in told.got
 
 
 def test_answers_of_an_unknown_release_are_told_apart() -> None:
@@ -224,7 +230,7 @@ def test_answers_of_an_unknown_release_are_told_apart() -> None:
     bad = {
         (f.step, f.against)
         for f in findings(trained, wrong, torch, right)
-        if f.verdict == "divergence" and f.aspect == "gradients"
+        if f.bad and f.aspect == "gradients"
     }
     assert bad == {("plain/grad/up.weight", "reference"), ("plain/grad/up.weight", "torch")}
 
@@ -236,7 +242,7 @@ def judged(trained: Case, change: Callable[[Observed], Observed | None]) -> set[
     seen = tuple(one for seen in answer.seen if (one := change(seen)) is not None)
     wrong = msgspec.structs.replace(answer, seen=seen)
     found = findings(trained, wrong, None, right)
-    return {(str(f.step), f.aspect) for f in found if f.verdict == "divergence"}
+    return {(str(f.step), f.aspect) for f in found if f.bad}
 
 
 def test_gradients_that_are_no_numbers_are_wrong() -> None:
@@ -291,5 +297,6 @@ def test_a_loop_is_not_counted() -> None:
     trained = case(RECIPES["mlp-tp"], (2,), {})
     answer = recipe_mistakes.right_answer(trained, truth(trained), "jax/jit")
     looped = tuple(msgspec.structs.replace(one, in_loop=True) for one in answer.program or ())
-    found = collectives(trained, msgspec.structs.replace(answer, program=looped))
-    assert [one.verdict for one in found] == ["not comparable", "not comparable", "agree"]
+    looped_answer = msgspec.structs.replace(answer, program=looped)
+    found = collectives(look(trained, looped_answer, truth(trained), {}))
+    assert [one.outcome for one in found] == ["not comparable", "not comparable", "agree"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import get_args
 
 import pytest
 
@@ -18,7 +19,6 @@ from suites import effects
 from suites.collectives import (
     GATHERS,
     MERGES,
-    PLANS,
     REDUCES,
     SEQUENCE,
     Explained,
@@ -27,6 +27,7 @@ from suites.collectives import (
     held,
     plan_kind,
 )  # fmt: skip
+from suites.observation import PlanKind
 
 TWO = mesh({"a": 2, "b": 2})
 ONE = mesh({"x": 4})
@@ -89,14 +90,34 @@ def test_every_plan_has_a_name_that_the_ledger_knows() -> None:
     words = [kind + axes for kind in KINDS for axes in ("a", "b", "ab", "")]
     lists = ["", *words, *(" ".join(pair) for pair in itertools.combinations(words[:8], 2))]
     for counted, wanted in itertools.product(lists, lists):
-        assert plan_kind(TWO, fired(counted), fired(wanted)) in PLANS
+        assert plan_kind(TWO, fired(counted), fired(wanted)) in get_args(PlanKind)
 
 
 def test_one_axis_after_another_is_said() -> None:
     """Equal to what is implied, where the cheapest plan has one collective over both axes."""
     both = Measure(fired("AGb AGa"), fired("AGab"))
-    assert held(TWO, "torch", "y", fired("AGb AGa"), both).observed == f"rule: {SEQUENCE}"
-    assert held(TWO, "torch", "y", fired("AGb AGa"), Measure(fired("AGb AGa"))).observed == ""
+    found = held(TWO, "torch", "y", fired("AGb AGa"), both)
+    assert (found.severity, found.why) == (None, f"{SEQUENCE.name}: {SEQUENCE.why}")
+    assert held(TWO, "torch", "y", fired("AGb AGa"), Measure(fired("AGb AGa"))).why == ""
+
+
+@pytest.mark.parametrize(
+    ("counted", "wanted", "severity"),
+    [
+        ("AGa", "AGa", None),
+        ("AGa AGa", "AGa", "costly"),
+        ("ARa", "", "costly"),
+        ("", "AGa", "free"),
+        ("CPa", "AGa", "free"),
+    ],
+)
+def test_another_plan_is_costly_if_it_moves_more_bytes(
+    counted: str, wanted: str, severity: str | None
+) -> None:
+    """And free if it does not."""
+    found = held(TWO, "jax/jit", "y", fired(counted), Measure(fired(wanted)))
+    assert found.severity == severity
+    assert found.outcome == ("divergence" if severity == "costly" else "agree")
 
 
 def test_axes_of_size_one_do_not_count() -> None:

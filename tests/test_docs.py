@@ -13,20 +13,20 @@ from cases.load import load
 from conftest import pytest_addoption
 from reports import (
     changes,
-    divergences,
+    dry_run,
     insensitive,
     operators,
     parallel_dims,
-    plans,
     public,
     randomness,
     recipes,
     vocabulary,
 )
+from suites import matrix
 from tests.runs import ROOT, run
 
 PAGES = (
-    changes, divergences, insensitive, operators, parallel_dims, plans, public, randomness, recipes,
+    changes, dry_run, insensitive, operators, parallel_dims, public, randomness, recipes,
     vocabulary,
 )  # fmt: skip
 README = (ROOT / "README.md").read_text()
@@ -65,12 +65,13 @@ def test_the_trained_layer_is_judged(tmp_path: Path) -> None:
     path.write_text(block("example: my_layer.toml"))
     ran = run(tmp_path, f"--cases={path}")
     assert ran.code == 0, ran.out
-    passes = {(v["case"], v["step"], v["subject"]): v["verdict"]
+    passes = {(v["case"], v["step"], v["subject"]): v["severity"]
               for v in ran.verdicts if v["aspect"] == "collectives"}  # fmt: skip
     for case in ("my-layer", "layer-of-405b"):
         for step in ("forward", "backward", "update"):
-            assert passes[case, step, "torch"] == "agree"
-            assert passes[case, step, "jax/jit"] in ("agree", "known")
+            assert passes[case, step, "torch"] is None
+            # What costs more is told of one's own case, and does not fail it.
+            assert passes[case, step, "jax/jit"] in (None, "free", "costly")
 
 
 def test_the_ported_layer_goes_from_toml_to_verdict_to_script_to_ledger(tmp_path: Path) -> None:
@@ -122,14 +123,16 @@ def test_every_option_is_in_the_readme() -> None:
         def getgroup(self, name: str) -> Parser:
             return self
 
-        def addoption(self, name: str, **kwargs: object) -> None:
-            self.names.append(name)
+        def addoption(self, *names: str, **kwargs: object) -> None:
+            # What comes first is the name; the others are what it was called before.
+            self.names.append(names[0])
 
     parser = Parser()
     pytest_addoption(parser)  # type: ignore[arg-type]
     told = set(re.findall(r"`(--[a-z-]+)", README)) | set(re.findall(r", `(--[a-z-]+)", README))
     assert set(parser.names) <= told
-    assert told - set(parser.names) <= {"--junitxml", "--lf", "--dist", "--cases"}
+    others = {"--junitxml", "--lf", "--dist", "--cases", *matrix.options()._option_string_actions}
+    assert told - set(parser.names) <= others
 
 
 def test_every_link_to_a_file_leads_somewhere() -> None:

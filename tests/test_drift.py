@@ -28,7 +28,6 @@ from reports.drift.model import KINDS, Kind
 from reports.drift.pair import Pair
 from reports.drift.patterns import counts, fired, moved, skeleton
 from reports.drift.tables import spans
-from reports.judged import ledger
 from suites.sources import record_path
 from tests import planted as p
 from tests.runs import ROOT
@@ -463,7 +462,7 @@ def test_both_pages_are_fresh_and_have_every_change_in_one_finding() -> None:
     """What `python -m reports drift` would write is there; the records are read once."""
     pages = {module: module.PAGE.read_text() for module in (page_markdown, page_html)}
     for module, text in pages.items():
-        fresh = text == module.page(shelf.told(), shelf.cases(), ledger())
+        fresh = text == module.page(shelf.told(), shelf.cases())
         assert fresh, f"{module.PAGE.name} is stale: python -m reports drift"
     for story in shelf.told():
         changes = Counter(change for border in story.borders for change in border.changes)

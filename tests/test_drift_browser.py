@@ -17,7 +17,6 @@ import pytest
 
 from adapters.answer import Collective, Refused
 from reports.drift import page_html
-from reports.judged import ledger
 from tests import planted as p
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -117,7 +116,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     p.planted(folder, p.on(p.PRODUCT, p.replaced(program=(gather,) * 3), "jax/jit"),
               framework="jax")  # fmt: skip
     path = folder / "drift.html"
-    path.write_text(page_html.page(p.stories(folder), p.cases(), ledger()))
+    path.write_text(page_html.page(p.stories(folder), p.cases()))
     return path
 
 
@@ -155,7 +154,7 @@ def boxes(browser: Browser) -> dict[str, dict[str, float]]:
     """Where the landmarks of the page are."""
     found: dict[str, dict[str, float]] = browser.run(
         "return Object.fromEntries(['header', 'nav', '#overview', '#findings', '#filter', '#table',"
-        " '#imports', '#ledger', '#unseen'].map((name) => { const box ="
+        " '#imports', '#unseen'].map((name) => { const box ="
         " document.querySelector(name).getBoundingClientRect(); return [name, {left: box.left,"
         " top: box.top + scrollY, width: box.width, height: box.height}]; }))"
     )
@@ -170,7 +169,7 @@ def test_the_page_stands_as_it_was_drawn(
     browser.open(page, width)
     assert browser.driver.save_screenshot(str(tmp_path / f"{width}.png"))
     found = boxes(browser)
-    order = ["header", "#overview", "#findings", "#imports", "#ledger", "#unseen"]
+    order = ["header", "#overview", "#findings", "#imports", "#unseen"]
     assert [*sorted(order, key=lambda name: found[name]["top"])] == order
     for one, other in pairwise(order):
         assert found[one]["top"] + found[one]["height"] <= found[other]["top"] + 0.5

@@ -6,25 +6,33 @@ import pytest
 
 from adapters.answer import Answer, Crashed, Done, End, Hung
 from cases.catalogue import catalogue
+from cases.ledger import Aspect
 from suites.failure import report
-from suites.verdict import Aspect, Verdict
+from suites.judge import Judgement
+from suites.verdict import Finding, Verdict
 
 CASE = next(case for case in catalogue() if case.id == "lesson-gather-along-tp")
 
 
 def _bad(aspect: Aspect, step: str | None = "y") -> Verdict:
-    return Verdict(CASE.id, step, aspect, "torch", "reference", "divergence", None, "[1]", "[2]")
+    return Verdict(
+        CASE.id, step, aspect, "torch", "reference", "divergence", "wrong", None, "[1]", "[2]"
+    )
 
 
 def _told(end: End, *verdicts: Verdict) -> str:
     answer = Answer(CASE.id, "torch", end)
-    return report(CASE, verdicts, {"torch": answer}, {}, "pytest suites -k lesson")
+    findings = [Finding(one.step, one.aspect, severity="wrong") for one in verdicts]
+    judgement = Judgement(list(verdicts), findings)
+    failing = range(len(verdicts))
+    return report(CASE, judgement, failing, {"torch": answer}, "pytest suites -k lesson")
 
 
-def test_it_starts_with_the_case_in_both_notations_and_ends_with_commands() -> None:
+def test_it_starts_with_what_is_wrong_and_has_both_notations_and_ends_with_commands() -> None:
     text = _told(Done(), _bad("global")).splitlines()
-    assert text[0].startswith("case    lesson-gather-along-tp")
-    assert text[1] == "mesh    dp=2, tp=2"
+    assert text[0] == "torch: wrong value at y"
+    assert text[1].startswith("case    lesson-gather-along-tp")
+    assert text[2] == "mesh    dp=2, tp=2"
     assert "to [S(0), R]  =  P('dp')" in next(line for line in text if line.startswith("step"))
     assert text[-3:] == [
         "again   pytest suites -k lesson",
@@ -45,7 +53,7 @@ def test_a_crash_tells_the_rank_found_dead_first_and_what_was_printed_last(
 ) -> None:
     """Where several ranks die of one fault, it may be any of them: no verdict holds it."""
     printed = "\n".join(f"line {n}" for n in range(30))
-    text = _told(Crashed("a rank died: SIGABRT", rank, printed), _bad("global")).splitlines()
+    text = _told(Crashed("a rank died: SIGABRT", rank, printed), _bad("ending")).splitlines()
     assert ("            rank 2 was found dead first" in text) == told
     assert [line.strip() for line in text if line.startswith("              line")] == [
         f"line {n}" for n in range(10, 30)
@@ -54,6 +62,6 @@ def test_a_crash_tells_the_rank_found_dead_first_and_what_was_printed_last(
 
 def test_a_hang_tells_what_was_raised_and_where_each_rank_stood() -> None:
     end = Hung("rank 1 raised", "y", "rank 1: ValueError: no", ("in f\nin g", ""))
-    text = _told(end, _bad("global"))
+    text = _told(end, _bad("ending"))
     assert "rank 1: ValueError: no\n            stack of rank 0:\n" in text
     assert "              in f\n              in g\n            rank 1 had ended" in text

@@ -76,9 +76,7 @@ def gone(group: int, seconds: float) -> bool:
 
 def started(worker: Worker) -> int:
     """Id of the worker's first process, once it has said Hello."""
-    while (hello := worker.hello()) is None:
-        time.sleep(0.01)
-    return hello.pid
+    return worker.greet().pid
 
 
 @pytest.fixture
@@ -115,6 +113,14 @@ def test_hello_is_what_the_first_process_said(start: Start) -> None:
     assert hello is not None
     assert (hello.framework, hello.release, hello.facts) == ("toy", "1.0", ("5 devices",))
     assert hello.pid != os.getpid()
+
+
+def test_a_greeting_is_waited_for(start: Start) -> None:
+    worker = start("plain", devices=5)
+    assert worker.greet().facts == ("5 devices",)
+    assert worker.greet() == worker.hello()
+    with pytest.raises(WorkerError, match="wanted a module with"):
+        start("none").greet()
 
 
 def test_an_answer_is_handed_out_once_and_then_forgotten(start: Start) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,12 +15,11 @@ import pytest
 
 from adapters import protocol
 from adapters.registry import subjects
-from cases.catalogue import FAMILIES, catalogue, family
-from cases.ledger import ASPECTS, LEDGER, OBSERVED, load_ledger, unused
+from cases.catalogue import FAMILIES, catalogue
+from cases.ledger import LEDGER, PLANS, Aspect, Observed, load_ledger
 from cases.model import Case, Expectation, Question, slug
-from suites import verdict
-from suites.collectives import GATHERS, LOWERINGS, MERGES, PLANS, SEQUENCE
-from suites.contracts import GROUPED
+from suites.aspects import TENSORS
+from suites.observation import NAMES, PlanKind
 from tests.runs import ROOT
 
 FRAMEWORKS = {"torch", "jax", "jaxlib"}
@@ -123,29 +123,24 @@ def test_every_family_has_a_suite() -> None:
         assert f"def test_{name}(" in (ROOT / "suites" / f"test_{name}.py").read_text()
 
 
-def test_every_ledger_entry_names_a_case() -> None:
-    """Held against the catalogue, so that -k, -n and --lf need not."""
-    rest = unused(load_ledger(LEDGER, subjects()), catalogue())
-    # Some name what only a sweep of all combinations runs.
-    sweep = [case for name in ("operators", "gradients") for case in family(name, exhaustive=True)]
-    assert [entry.id for entry in unused(rest, sweep)] == []
-
-
 def test_the_ledger_speaks_of_what_can_be_observed() -> None:
-    """Plans and lowering rules by the names that the suite gives them; aspects alike."""
-    names = {GATHERS, MERGES, SEQUENCE, GROUPED}
-    names |= {row[0] for rows in LOWERINGS.values() for row in rows}
-    for entry in load_ledger(LEDGER, subjects()):
-        head, _, detail = entry.observed.partition(": ")
-        assert head in OBSERVED
-        assert head != "plan" or detail in PLANS
-        assert head != "rule" or detail in names
-    assert ASPECTS == verdict.ASPECTS
+    """Kinds of observation and of plans have the same names in the ledger and in the suite."""
+    assert {*get_args(Observed)} == {*NAMES.values()}
+    assert {*PLANS} == {*get_args(PlanKind)}
+    assert {one.aspect for one in TENSORS} <= {*get_args(Aspect)}
 
 
-def test_every_refusal_and_wrong_value_has_a_reason() -> None:
-    """Of every entry and rule a sentence; of wrong values a public link, or that there is none."""
-    for entry in load_ledger(LEDGER, subjects()):
-        assert entry.why.strip().endswith((".", "!"))
-        said = entry.link or "No public report" in entry.why
-        assert said or entry.observed not in ("wrong value", "wrong shard"), entry.id
+def test_every_cause_has_a_reason_and_a_report_or_none() -> None:
+    """A sentence; a link, or the day on which none was found; an id that says what is wrong."""
+    for cause in load_ledger(LEDGER, subjects()):
+        assert cause.why.strip().endswith("."), cause.id
+        assert cause.link or cause.unreported, cause.id
+        assert not re.search(r"-until-|-since-|-in-\d|-on-the-way|-\d$", cause.id), cause.id
+
+
+def test_no_cause_is_told_by_a_case_or_a_release() -> None:
+    """In which cases and releases a cause shows follows from the records."""
+    ids = {slug(case.id) for case in catalogue()}
+    for path in LEDGER.glob("*.toml"):
+        quoted = {*re.findall(r'"([^"\n]*)"', path.read_text())}
+        assert not quoted & ids, path.name

@@ -1,4 +1,4 @@
-"""Which cases and releases an entry of a ledger names, and what a ledger may say."""
+"""Which cases a cause of a ledger can show in, and what a ledger may say."""
 
 from __future__ import annotations
 
@@ -6,21 +6,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from packaging.version import InvalidVersion
 
 from adapters.registry import subjects
 from cases.errors import BadInput
-from cases.ledger import (
-    Entry,
-    applies,
-    check_unique,
-    load_ledger,
-    names,
-    steps,
-    unused,
-)
+from cases.facts import facts
+from cases.ledger import OBSERVED, RELATIONS, Cause, check_unique, load_ledger, names
 from cases.load import load
 from cases.model import Case
+from suites.known import at_fault
 
 CASES = """
 [[case]]
@@ -60,41 +53,28 @@ def cases(tmp_path: Path) -> tuple[Case, ...]:
     return load(file)
 
 
-def _entry(tmp_path: Path, cases: str, versions: str = "", kind: str = "divergence") -> Entry:
+def _cause(tmp_path: Path, cases: str = "", more: str = "") -> Cause:
     file = tmp_path / "ledger.toml"
     file.write_text(
         f"""
-        [[{kind}]]
+        [[cause]]
         id = "e"
-        aspect = "global"
         subject = "torch"
-        versions = "{versions}"
+        observed = "refused"
+        message = "not supported"
         {f"cases = {cases}" if cases else ""}
-        observed = "refused: ValueError"
         why = "It is so."
         link = "https://github.com/pytorch/pytorch/pull/193224"
+        {more}
         """
     )
-    (entry,) = load_ledger(file, subjects())
-    return entry
+    (cause,) = load_ledger(file, subjects())
+    return cause
 
 
 @pytest.mark.parametrize(
     ("wanted", "named"),
     [
-        ('{ id = "mesh-order-*" }', ["mesh-order/T41"]),
-        ('{ id = "mesh-order-t41" }', ["mesh-order/T41"]),
-        ('{ id = "uneven" }', []),
-        ('{ id = ["even", "*-result"] }', ["uneven-result", "even"]),
-        ('{ id = "uneven-[!r]*" }', ["uneven-input"]),
-        ('{ tags = "public" }', ["mesh-order/T41", "uneven-input"]),
-        ('{ tags = ["public", "order"] }', ["mesh-order/T41"]),
-        ('{ family = "family", axes = 2 }', ["uneven-result", "even"]),
-        ('{ family = ["other", "another"] }', []),
-        ('{ step = "redistribute" }', ["mesh-order/T41", "even"]),
-        ('{ step = "s" }', ["mesh-order/T41"]),
-        ('{ step = "s/full" }', ["mesh-order/T41"]),
-        ('{ step = "x" }', ["mesh-order/T41", "uneven-input", "uneven-result", "even"]),
         ("{ axes = 1 }", ["mesh-order/T41", "uneven-input"]),
         ("{ devices = 4, axes = 2 }", ["uneven-result", "even"]),
         ("{ devices = 8 }", []),
@@ -104,115 +84,117 @@ def _entry(tmp_path: Path, cases: str, versions: str = "", kind: str = "divergen
         ("{ uneven = true }", ["uneven-input", "uneven-result"]),
         ("{ uneven = false }", ["mesh-order/T41", "even"]),
         ('{ partial = "max" }', ["uneven-result"]),
-        ('{ partial = "sum" }', ["even"]),
+        ('{ partial = ["sum", "avg"] }', ["even"]),
+        ('{ indivisible = "input" }', ["uneven-input"]),
+        ('{ step = "redistribute" }', ["mesh-order/T41", "even"]),
+        ('{ step = "red*" }', ["mesh-order/T41", "even"]),
+        ('{ step = "sum" }', ["uneven-result", "even"]),
+        ('{ step = "matmul" }', []),
+        ('{ recipe = "mlp-tp" }', []),
+        ('{ context = "loss_parallel" }', []),
     ],
 )
-def test_an_entry_names_cases_by_static_facts(
+def test_a_cause_shows_where_all_its_facts_are_so(
     wanted: str, named: list[str], cases: tuple[Case, ...], tmp_path: Path
 ) -> None:
-    """Everything that an entry gives must be so of a case for it to be named."""
-    entry = _entry(tmp_path, wanted)
-    assert [case.id for case in cases if names(entry, case)] == named
-    assert unused([entry], cases) == ([] if named else [entry])
+    """By what is plain before anything runs, and never by the name of a case."""
+    cause = _cause(tmp_path, wanted)
+    assert [
+        case.id for case in cases if names(cause, case, facts(case), at_fault(case, None))
+    ] == named
 
 
 @pytest.mark.parametrize(
-    ("step", "about"),
+    ("step", "ops"),
     [
-        ("redistribute", ("s", "y")),
-        ("y", ("y",)),
-        ("x", ("x",)),
-        ("y/full", ("y/full",)),
-        ("full", ("x/full", "s/full", "y/full")),
-        ("matmul", ()),
-        (None, ("x", "s", "y", "x/full", "s/full", "y/full")),
+        ("x", {"input"}),
+        ("s", {"redistribute"}),
+        ("y/full", {"full"}),
+        (None, {"program", "redistribute"}),
     ],
 )
-def test_an_entry_is_about_steps_by_name_or_op(
-    step: str | None, about: tuple[str, ...], cases: tuple[Case, ...], tmp_path: Path
+def test_what_can_be_at_fault_is_an_op(
+    step: str | None, ops: set[str], cases: tuple[Case, ...]
 ) -> None:
-    """A step is named by its result or op, what materialises it by /full; none means all."""
-    entry = _entry(tmp_path, "{ axes = 1 }" if step is None else f'{{ step = "{step}" }}')
-    assert steps(entry, cases[0]) == about
+    """An input and materialising have names of their own."""
+    assert at_fault(cases[0], step) == ops
+
+
+GRADIENT = """
+[[case]]
+id = "g"
+mesh = { x = 2 }
+program = ["h = exp(x)", "k = square(h)", "l = sum(k)", "g = grad(l, x)", "m = abs(k)"]
+check = ["h", "g", "m"]
+inputs.x = { shape = [4], spec = "P('x')" }
+"""
 
 
 @pytest.mark.parametrize(
-    ("versions", "release", "applied"),
-    [
-        ("", "2.2.2", True),
-        ("", "2.14.0.dev20261101+cpu", True),
-        ("==2.13.0", "2.13.0+cpu", True),
-        ("==2.13.0", "2.13.0", True),
-        ("===2.13.0", "2.13.0+cpu", True),
-        ("==2.13.*", "2.13.1+cu128", True),
-        ("!=2.13.0", "2.13.0+cpu", False),
-        (">=2.2", "2.13.0+cpu", True),
-        (">=2.2", "2.1.2+cpu", False),
-        (">=2.2,<2.9", "2.8.0", True),
-        (">=2.2,<2.9", "2.9.0", False),
-        (">=2.13", "2.14.0.dev20261101+cpu", True),
-        (">=2.13", "2.13.0rc1", False),
-        ("<2.14", "2.14.0.dev20261101", False),
-        (">=2.14", "2.14.0.dev20261101", False),
-        (">=2.14.0.dev0", "2.14.0.dev20261101", True),
-        ("<=0.10.2", "0.10.2", True),
-    ],
+    ("step", "ops"),
+    [("h", {"exp"}), ("m", {"abs", "square"}), ("g", {"grad", "sum", "square", "exp"})],
 )
-def test_an_entry_applies_to_releases_by_pep_440(
-    versions: str, release: str, applied: bool, tmp_path: Path
+def test_an_unchecked_step_and_the_way_of_a_gradient_can_be_at_fault(
+    step: str, ops: set[str], tmp_path: Path
 ) -> None:
-    """Local tags do not count; pre-releases are ordered as PEP 440 says."""
-    assert applies(_entry(tmp_path, "{ axes = 1 }", versions), release) == applied
+    """Nobody looked at the former, and the latter is differentiated as a whole."""
+    file = tmp_path / "g.toml"
+    file.write_text(GRADIENT)
+    (case,) = load(file)
+    assert at_fault(case, step) == ops
 
 
-def test_a_release_that_is_no_version_is_not_guessed_at(tmp_path: Path) -> None:
-    """What PEP 440 cannot read is an error, not a release to which nothing applies."""
-    with pytest.raises(InvalidVersion):
-        applies(_entry(tmp_path, "{ axes = 1 }"), "unknown")
-
-
-def test_an_entry_keeps_what_is_said_of_it(tmp_path: Path) -> None:
-    """Every field of an entry is read."""
-    entry = _entry(tmp_path, '{ step = "redistribute" }', ">=2.2")
-    assert (entry.id, entry.aspect, entry.subject) == ("e", "global", "torch")
-    assert (entry.observed, entry.why) == ("refused: ValueError", "It is so.")
-    assert entry.link == "https://github.com/pytorch/pytorch/pull/193224"
-    assert not entry.rule
-    assert entry.file == str(tmp_path / "ledger.toml")
-
-
-def test_a_rule_names_every_case_unless_it_says_which(
-    cases: tuple[Case, ...], tmp_path: Path
-) -> None:
-    """A rule may leave its cases out, and is told apart from an entry that must hold."""
-    rule = _entry(tmp_path, "", kind="rule")
-    assert rule.rule
-    assert all(names(rule, case) for case in cases)
-    narrow = _entry(tmp_path, "{ axes = 2 }", kind="rule")
-    assert [case.id for case in cases if names(narrow, case)] == ["uneven-result", "even"]
-
-
-@pytest.mark.parametrize(
-    "observed",
-    [
-        "wrong value", "wrong shard", "wrong offset", "wrong layout", "wrong count", "ranks differ",
-        "counters disagree", "unsupported", "hung", "crashed", "refused: ValueError",
-        "refused: jax.errors.ShardingTypeError", "plan: permutes instead", "layout: other axis",
-    ],
-)  # fmt: skip
-def test_every_head_of_an_observation_is_accepted(observed: str, tmp_path: Path) -> None:
-    """The documented heads are accepted, with a detail where one is due."""
+def test_a_cause_keeps_what_is_said_of_it(tmp_path: Path) -> None:
+    """Every field is read; a subject may be a framework, for all its routes."""
     file = tmp_path / "ledger.toml"
     file.write_text(
-        '[[divergence]]\nid = "e"\naspect = "global"\nsubject = "torch"\nwhy = "So."\n'
-        f'cases = {{ axes = 1 }}\nobserved = "{observed}"\n'
+        """
+        [[cause]]
+        id = "e"
+        subject = ["jax", "torch"]
+        observed = ["wrong value", "crashed"]
+        aspect = "gradients"
+        relation = "times a number"
+        message = "SIGABRT"
+        cases = { step = "mse_loss", uneven = true }
+        why = "It is so."
+        unreported = "2026-11-30"
+        [[documented]]
+        id = "d"
+        subject = "torch"
+        observed = "wrong value"
+        relation = ["zeros", "NaN"]
+        why = "The page says so."
+        link = "https://docs.pytorch.org/docs/stable/distributed.tensor.html"
+        """
     )
-    (entry,) = load_ledger(file, subjects())
-    assert entry.observed == observed
+    cause, documented = load_ledger(file, subjects())
+    assert (cause.subject, cause.observed) == (("jax", "torch"), ("wrong value", "crashed"))
+    assert (cause.aspect, cause.relation) == (("gradients",), ("times a number",))
+    assert (cause.message, cause.cases.step, cause.cases.uneven) == (
+        "SIGABRT", ("mse_loss",), True,
+    )  # fmt: skip
+    assert (cause.unreported, cause.link, cause.documented) == ("2026-11-30", "", False)
+    assert documented.documented
+    assert documented.link.endswith("distributed.tensor.html")
+    assert documented.file == str(file)
+
+
+@pytest.mark.parametrize("observed", OBSERVED)
+def test_every_kind_of_observation_can_have_a_cause(observed: str, tmp_path: Path) -> None:
+    """With a message where it is a refusal, and a relation where it is a wrong value."""
+    more = {"refused": 'message = "no"', "wrong value": f'relation = "{RELATIONS[0]}"'}
+    file = tmp_path / "ledger.toml"
+    file.write_text(
+        f'[[cause]]\nid = "e"\nsubject = "torch"\nwhy = "So."\nobserved = "{observed}"\n'
+        + more.get(observed, "")
+    )
+    (cause,) = load_ledger(file, subjects())
+    assert cause.observed == (observed,)
 
 
 def test_a_ledger_may_be_empty(tmp_path: Path) -> None:
-    """A ledger without entries knows of nothing."""
+    """A ledger without causes knows of nothing."""
     file = tmp_path / "ledger.toml"
     file.write_text("# Nothing diverges.\n")
     assert load_ledger(file, subjects()) == ()
@@ -220,23 +202,23 @@ def test_a_ledger_may_be_empty(tmp_path: Path) -> None:
 
 def test_an_id_in_two_ledgers_is_refused(tmp_path: Path) -> None:
     """A user's ledger may not reuse an id of the project's."""
-    entry = _entry(tmp_path, "{ axes = 1 }")
-    again = _entry(tmp_path, "{ axes = 2 }")
-    check_unique([entry])
-    with pytest.raises(BadInput, match=r'entry "e": id: found an id that .* has already, wanted'):
-        check_unique([entry, again])
+    cause = _cause(tmp_path, "{ axes = 1 }")
+    again = _cause(tmp_path, "{ axes = 2 }")
+    check_unique([cause])
+    with pytest.raises(BadInput, match=r'cause "e": id: found an id that .* has already, wanted'):
+        check_unique([cause, again])
 
 
 def test_the_files_of_a_folder_are_one_ledger(tmp_path: Path) -> None:
     """In the order of their names; an id may be in one of them only."""
-    _entry(tmp_path, "{ axes = 1 }")
+    _cause(tmp_path, "{ axes = 1 }")
     text = (tmp_path / "ledger.toml").read_text()
     folder = tmp_path / "folder"
     folder.mkdir()
     for name in ("b", "a"):
         (folder / f"{name}.toml").write_text(text.replace('id = "e"', f'id = "{name}"'))
-    (folder / "notes.md").write_text("no entries")
-    assert [entry.id for entry in load_ledger(folder, subjects())] == ["a", "b"]
+    (folder / "notes.md").write_text("no causes")
+    assert [cause.id for cause in load_ledger(folder, subjects())] == ["a", "b"]
     shutil.copy(folder / "a.toml", folder / "c.toml")
     with pytest.raises(BadInput, match=r"c\.toml.*an id that .*a\.toml has already"):
         load_ledger(folder, subjects())

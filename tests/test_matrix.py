@@ -14,12 +14,15 @@ import pytest
 
 from adapters import record
 from adapters.answer import Answer, Done, Unsupported
+from adapters.code import code_of
 from adapters.protocol import VERSION, Hello
 from adapters.registry import FRAMEWORKS
+from cases.arrays import pack, unpack
 from cases.catalogue import catalogue
 from suites import matrix
-from suites.matrix import Environment, Plan, environments, files, stale, summary, wanted
+from suites.matrix import environments, summary, wanted
 from suites.sources import pinned
+from suites.todo import Environment, Plan, Todo, files, near, todo
 from tests.runs import ROOT
 
 TOX = (sys.executable, "-m", "tox")
@@ -27,19 +30,33 @@ PYTHON = f"py{sys.version_info.major}{sys.version_info.minor}"
 RELEASES = ("0.1", "0.2", "0.3")
 SUBJECTS = FRAMEWORKS["jax"].subjects
 
-# An environment that records by copying: which runs there were is in a file, and what a release
-# does is said by files beside it.
+# An environment that takes its answers from a record, as `--only-new` asks for them: which runs
+# there were, and how many questions each answered, is in a file; what a release does is said by
+# files beside it.
 SCRIPT = """
 import pathlib, shutil, sys
-release, target, *words = sys.argv[1:]
+sys.path.insert(0, sys.argv[1])
+from adapters import record
+release, target, *words = sys.argv[2:]
 here = pathlib.Path(__file__).parent
+past = (here / "runs").read_text().split() if (here / "runs").exists() else []
+again = release in past
+folder = here / ("second" if again else "made")
+answers = record.load(folder / f"jax-{release}.jsonl")
+if "-k" in words:
+    answers = answers.only({words[words.index("-k") + 1]})
+text = pathlib.Path(target) / f"jax-{release}.jsonl"
+fails = (here / f"fails-{release}").exists() or (again and (here / f"breaks-{release}").exists())
+there = record.load(text) if text.exists() else answers.only(())
+asked = there.lines.keys() ^ (there.lines.keys() | answers.lines.keys())
 with open(here / "runs", "a") as runs:
-    print(release, *words, file=runs)
-again = (here / "runs").read_text().split().count(release) > 1
-if (here / f"fails-{release}").exists() or (again and (here / f"breaks-{release}").exists()):
+    print(release, len(asked), *words, file=runs)
+if fails:
     sys.exit("no such release")
-for path in (here / ("second" if again else "made")).glob(f"jax-{release}.*"):
-    shutil.copy(path, target)
+record.save(text, record.merge([there, answers.only(asked)]) if there.lines else answers)
+listing = text.with_suffix(".interface.jsonl")
+if not listing.exists():
+    shutil.copy(folder / listing.name, listing)
 sys.exit(3 if (here / f"diverges-{release}").exists() else 0)
 """
 
@@ -85,8 +102,9 @@ def project(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     for name in ("made", "second"):
         (root / name).symlink_to(made / name)
     (root / "script.py").write_text(SCRIPT)
+    command = f"{sys.executable} script.py {ROOT}"
     commands = "".join(
-        f"\n    {PYTHON}-jax-{one}: {sys.executable} script.py {one} {{env:RECORDS}}/ {{posargs}}"
+        f"\n    {PYTHON}-jax-{one}: {command} {one} {{env:RECORDS}}/ {{posargs}}"
         for one in RELEASES
     )
     (root / "tox.ini").write_text(
@@ -101,8 +119,16 @@ def plan(project: Path, **fields: Any) -> Plan:
     return Plan(TOX, project, project / "records", **fields)
 
 
+ALL = len(catalogue())
+
+
+def due(todo_of: Plan, one: Environment) -> Todo:
+    """What one release is to be asked for today's catalogue."""
+    return todo(todo_of, one, wanted())
+
+
 def runs(project: Path) -> list[str]:
-    """What was run, in order."""
+    """What was run, in order, each with how many questions it answered."""
     path = project / "runs"
     return path.read_text().splitlines() if path.exists() else []
 
@@ -115,13 +141,13 @@ def test_goes_on_after_a_failure_and_does_nothing_twice(
     (project / "diverges-0.2").touch()
     listed = environments(TOX, project)
     assert [one.release for one in listed] == [*RELEASES]
-    todo = plan(project, runs=1)
-    found = matrix.run(todo, listed)
-    assert runs(project) == ["0.1", "0.2", "0.3"]
+    todo_of = plan(project, runs=1)
+    found = matrix.run(todo_of, listed)
+    assert runs(project) == [f"{one} {ALL}" for one in RELEASES]
     failures = {name[-3:]: one.failure.splitlines()[:1] for name, one in found.items()}
     assert failures == {"0.1": ["no record"], "0.2": ["recorded, but tox ended with 3"], "0.3": []}
     assert "no such release" in found[f"{PYTHON}-jax-0.1"].failure
-    assert sorted(path.name for path in todo.folder.glob("*.jsonl")) == [
+    assert sorted(path.name for path in todo_of.folder.glob("*.jsonl")) == [
         "jax-0.2.interface.jsonl", "jax-0.2.jsonl", "jax-0.3.interface.jsonl", "jax-0.3.jsonl",
     ]  # fmt: skip
     # Neither environments nor what was downloaded for them: logs of what went wrong.
@@ -133,8 +159,8 @@ def test_goes_on_after_a_failure_and_does_nothing_twice(
     assert f"2 of 3, {PYTHON}-jax-0.2: no record; recording\n" in out
     assert "minutes" in out
     (project / "fails-0.1").unlink()
-    found = matrix.run(todo, listed)
-    assert runs(project) == ["0.1", "0.2", "0.3", "0.1"]
+    found = matrix.run(todo_of, listed)
+    assert runs(project) == [f"{one} {ALL}" for one in (*RELEASES, "0.1")]
     assert [one.ran for one in found.values()] == [True, False, False]
     assert [*summary(found)] == ["3 environments: 2 there already, 1 recorded, 0 failed"]
     assert f"2 of 3, {PYTHON}-jax-0.2: there\n" in capsys.readouterr().out
@@ -144,14 +170,14 @@ def test_a_second_run_marks_what_is_unstable_and_goes_on_after_a_break(project: 
     """What the first run has is kept over a break in the second."""
     one = environments(TOX, project)[2]
     (project / "breaks-0.3").touch()
-    todo = plan(project, runs=2, keep=True)
-    assert matrix.make(todo, one, wanted()).failure.startswith("no record")
-    assert not [*todo.folder.iterdir()]
+    todo_of = plan(project, runs=2, keep=True)
+    assert matrix.make(todo_of, one, due(todo_of, one)).failure.startswith("no record")
+    assert not [*todo_of.folder.iterdir()]
     (project / "breaks-0.3").unlink()
-    assert matrix.make(todo, one, wanted()).failure == ""
+    assert matrix.make(todo_of, one, due(todo_of, one)).failure == ""
     # The first, the one that broke, and that again.
-    assert runs(project) == ["0.3"] * 3
-    lines = record.load(files(todo.folder, "jax", "0.3")[0]).lines
+    assert runs(project) == [f"0.3 {ALL}"] * 3
+    lines = record.load(files(todo_of.folder, "jax", "0.3")[0]).lines
     assert [id for id, line in lines.items() if line.unstable] == [catalogue()[0].id]
     # The environment was to be kept.
     assert (project / ".tox" / one.name).exists()
@@ -166,8 +192,9 @@ def test_a_run_by_other_code_is_done_again(project: Path) -> None:
     for path in files(project / "made", "jax", "0.1"):
         shutil.copy(path, work / "1")
     (work / "1" / "by").write_text("another")
-    assert matrix.make(plan(project, runs=1), one, wanted()).failure == ""
-    assert runs(project) == ["0.1"]
+    todo_of = plan(project, runs=1)
+    assert matrix.make(todo_of, one, due(todo_of, one)).failure == ""
+    assert runs(project) == [f"0.1 {ALL}"]
 
 
 def test_two_runs_must_list_the_same_interface(project: Path, made: Path) -> None:
@@ -176,43 +203,237 @@ def test_two_runs_must_list_the_same_interface(project: Path, made: Path) -> Non
     shutil.copytree(made / "second", project / "second")
     files(project / "second", "jax", "0.3")[2].write_text("{1}\n")
     one = environments(TOX, project)[2]
-    todo = plan(project)
-    found = matrix.make(todo, one, wanted()).failure
+    todo_of = plan(project)
+    found = matrix.make(todo_of, one, due(todo_of, one)).failure
     assert "another listing than" in found
     assert "wanted the same in every run" in found
-    assert not [*todo.folder.iterdir()]
+    assert not [*todo_of.folder.iterdir()]
 
 
 def test_words_for_pytest_are_handed_on(project: Path) -> None:
     """As after ``--``; and a part of the cases is never taken for all that there is."""
     one = environments(TOX, project)[0]
-    todo = plan(project, runs=1, words=("-k", "x4"))
-    assert matrix.make(todo, one, wanted()).failure == ""
-    assert runs(project) == ["0.1 -k x4"]
+    todo_of = plan(project, runs=1, words=("-k", catalogue()[1].id))
+    assert matrix.make(todo_of, one, due(todo_of, one)).failure == ""
+    assert runs(project) == [f"0.1 1 -k {catalogue()[1].id}"]
 
 
-def test_a_record_is_stale_unless_it_has_every_question_as_it_is(
-    made: Path, tmp_path: Path
+@pytest.fixture
+def recorded(project: Path) -> Plan:
+    """A project whose first release is recorded, as the catalogue is."""
+    todo_of = plan(project)
+    for path in files(project / "made", "jax", "0.1"):
+        shutil.copy(path, todo_of.folder)
+    return todo_of
+
+
+def first() -> Environment:
+    """The environment of the first release."""
+    return Environment(f"{PYTHON}-jax-0.1", "jax", "0.1")
+
+
+def less(todo_of: Plan, edited: str, *ids: str) -> record.Record:
+    """A record that was made before some questions were there, one in other words, one since gone.
+
+    One of its lines is such as other code writes.
+    """
+    path = files(todo_of.folder, "jax", "0.1")[0]
+    one = record.load(path)
+    one = one.only(one.lines.keys() - {*ids})
+    texts = {**one.texts, "gone": one.texts[edited].replace(edited.encode(), b"gone")}
+    wording = one.lines[edited].digest.encode()
+    texts[edited] = texts[edited].replace(wording, b"0" * 16)
+    odd = next(id for id in texts if id not in (edited, "gone"))
+    texts[odd] = texts[odd].replace(b'{"id":', b'{ "id":')
+    lines = {id: msgspec.json.decode(text, type=record.Line) for id, text in texts.items()}
+    record.save(path, record.Record(one.path, one.header, lines, texts, one.values, one.subjects))
+    return record.load(path)
+
+
+def test_a_record_grows_by_what_is_new_and_nothing_else_changes(
+    project: Path, recorded: Plan, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No record, another release, another question, one too many or too few, no interface."""
-    one = Environment("py311-jax-0.1", "jax", "0.1")
-    digests = wanted()
-    assert stale(tmp_path, one, digests) == "no record"
-    for path in files(made / "made", "jax", "0.1"):
-        shutil.copy(path, tmp_path)
-    assert stale(tmp_path, one, digests) == ""
-    first = next(iter(digests))
-    assert "0 not asked, 1 changed, 0 no longer" in stale(tmp_path, one, digests | {first: "0"})
-    assert "1 not asked, 0 changed, 0 no longer" in stale(tmp_path, one, digests | {"new": "0"})
-    fewer = {id: digest for id, digest in digests.items() if id != first}
-    assert "0 not asked, 0 changed, 1 no longer" in stale(tmp_path, one, fewer)
-    other = msgspec.structs.replace(one, release="0.2")
-    text, _, interface = files(tmp_path, "jax", "0.1")
-    shutil.copy(text, files(tmp_path, "jax", "0.2")[0])
-    shutil.copy(files(tmp_path, "jax", "0.1")[1], files(tmp_path, "jax", "0.2")[1])
-    assert stale(tmp_path, other, digests) == "a record of 0.1"
-    interface.unlink()
-    assert stale(tmp_path, one, digests) == "no interface"
+    """Two new, one in other words, one gone: three are asked, twice; the rest is as it was."""
+    one, two, three = (case.id for case in catalogue()[:3])
+    old = less(recorded, three, one, two)
+    why = due(recorded, first()).why
+    assert why == "questions: 2 new, 1 changed, 1 no longer there"
+    (found,) = matrix.run(recorded, [first()]).values()
+    assert found.failure == ""
+    assert runs(project) == ["0.1 3"] * 2
+    made = record.load(files(recorded.folder, "jax", "0.1")[0])
+    assert {id: line.digest for id, line in made.lines.items()} == wanted()
+    new = {one, two, three}
+    kept = {id: text for id, text in old.texts.items() if id not in (*new, "gone")}
+    assert {id: text for id, text in made.texts.items() if id not in new} == kept
+    assert len(kept) == ALL - 3
+    # The second run answers the first question otherwise.
+    assert [id for id, line in made.lines.items() if line.unstable] == [one]
+    assert msgspec.structs.replace(made.header, count=0) == msgspec.structs.replace(
+        old.header, count=0
+    )
+    assert files(recorded.folder, "jax", "0.1")[2].read_text() == "{}\n"
+    assert due(recorded, first()).why == ""
+    assert f": {why}; recording\n" in capsys.readouterr().out
+
+
+def test_what_is_gone_goes_without_a_run(project: Path, recorded: Plan) -> None:
+    """And takes nothing with it."""
+    path = files(recorded.folder, "jax", "0.1")[0]
+    before = path.read_bytes()
+    ids = catalogue()[3].id
+    less(recorded, ids)
+    one = record.load(path)
+    record.save(path, one.only(one.lines.keys() - {ids}))
+    digests = {id: digest for id, digest in wanted().items() if id != ids}
+    todo_of = todo(recorded, first(), digests)
+    assert todo_of.why == "questions: 1 no longer there"
+    assert matrix.make(recorded, first(), todo_of).failure == ""
+    assert runs(project) == []
+    lines = [line for line in before.splitlines()[1:] if b'"%b"' % ids.encode() not in line]
+    assert len(path.read_bytes().splitlines()) - 1 == len(lines) == ALL - 1
+
+
+def test_a_missing_listing_is_made_in_one_run(project: Path, recorded: Plan) -> None:
+    """The record stays as it is."""
+    text, values, listing = files(recorded.folder, "jax", "0.1")
+    before = text.read_bytes(), values.read_bytes()
+    listing.unlink()
+    assert due(recorded, first()).why == "no interface"
+    assert matrix.make(recorded, first(), due(recorded, first())).failure == ""
+    assert runs(project) == ["0.1 0"]
+    assert listing.read_text() == "{}\n"
+    assert (text.read_bytes(), values.read_bytes()) == before
+
+
+def test_again_asks_all_anew_or_what_words_select(project: Path, recorded: Plan) -> None:
+    """Whatever the record has; the others stay."""
+    text, _, listing = files(recorded.folder, "jax", "0.1")
+    listing.write_text("old\n")
+    old = record.load(text)
+    asked = catalogue()[0].id
+    # So that the first run is the second of this release, and answers the first question otherwise.
+    (project / "runs").write_text("0.1 0\n")
+    some = plan(project, again=True, words=("-k", asked))
+    assert due(some, first()).why == "once more"
+    assert matrix.make(some, first(), due(some, first())).failure == ""
+    made = record.load(text)
+    assert {id for id in made.texts if made.texts[id] != old.texts[id]} == {asked}
+    assert listing.read_text() == "{}\n"
+    assert matrix.make(plan(project, again=True), first(), due(plan(project, again=True), first()))
+    assert runs(project)[1:] == [f"0.1 1 -k {asked}"] * 2 + [f"0.1 {ALL}"] * 2
+
+
+def test_a_change_of_code_is_told_and_asks_nothing(
+    recorded: Plan, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor does a record that names none."""
+    text = files(recorded.folder, "jax", "0.1")[0]
+    for code, note in (
+        ("", "this record does not say which code of the adapter it was made with"),
+        ("0" * 16, "the adapter's code has changed since this record was made"),
+        (code_of(FRAMEWORKS["jax"].module), ""),
+    ):
+        one = record.load(text)
+        one.header = msgspec.structs.replace(one.header, code=code)
+        record.save(text, one)
+        matrix.run(recorded, [first()])
+        out = capsys.readouterr().out
+        assert out.splitlines() == [f"1 of 1, {first().name}: there"] + [f"    {note}"] * bool(note)
+    assert runs(project) == []
+
+
+def test_answers_are_verified(project: Path, recorded: Plan) -> None:
+    """Those that a seed chooses, once; one that differs is shown and fails, and nothing changes."""
+    before = [path.read_bytes() for path in files(recorded.folder, "jax", "0.1")]
+    some = plan(project, verify=5, seed=1)
+    assert due(some, first()).checked == due(some, first()).checked
+    assert due(some, first()).checked != due(plan(project, verify=5, seed=2), first()).checked
+    assert matrix.make(some, first(), due(some, first())).failure == ""
+    every = plan(project, verify=ALL + 1)
+    assert due(every, first()).why == f"{ALL} to verify"
+    found = matrix.make(every, first(), due(every, first())).failure.splitlines()
+    assert runs(project) == ["0.1 5", f"0.1 {ALL}"]
+    assert found[0].startswith(f"1 of {ALL} answers differ from the record's (seed 0; what the rec")
+    assert found[1] == f"    {catalogue()[0].id}: {', '.join(SUBJECTS)}"
+    assert found[2].startswith("        was ")
+    assert "one" in found[2]
+    assert found[3].startswith("        is  ")
+    assert "two" in found[3]
+    assert len(found) == 4
+    assert [path.read_bytes() for path in files(recorded.folder, "jax", "0.1")] == before
+
+
+def test_what_is_rounded_otherwise_is_no_other_answer() -> None:
+    """As near as the case asks; a value further off, a text or a value less is another."""
+    id = "log-by-x-x4-s1"
+    kept = record.load(ROOT / "records" / f"torch-{pinned()['torch']}.jsonl")
+    case = next(case for case in catalogue() if case.id == id)
+    (was,) = kept.kept(id)
+
+    def changed(**fields: Any) -> Answer:
+        last = msgspec.structs.replace(was.seen[-1], **fields)
+        return msgspec.structs.replace(was, seen=(*was.seen[:-1], last))
+
+    def off(factor: float) -> Answer:
+        value = unpack(was.seen[-1].full[0])
+        return changed(full=(pack((value * factor).astype(value.dtype)),))
+
+    assert off(1 + 2e-7) != was
+    assert near(case, was, off(1 + 2e-7))
+    assert not near(case, was, off(1.01))
+    assert not near(case, was, changed(full=()))
+    assert not near(case, was, changed(dtype="float64"))
+    assert not near(case, was, changed(note="other"))
+    assert not near(case, was, changed(shards=None))
+
+
+def test_what_is_unstable_is_not_verified(project: Path, recorded: Plan) -> None:
+    """It differs by its nature."""
+    text = files(recorded.folder, "jax", "0.1")[0]
+    second = record.load(files(project / "second", "jax", "0.1")[0])
+    record.save(text, record.merge([record.load(text), second]))
+    checked = due(plan(project, verify=ALL), first()).checked
+    assert {*wanted()} - {*checked} == {catalogue()[0].id}
+
+
+def test_what_is_new_is_kept_though_an_answer_was_not_verified(
+    project: Path, recorded: Plan
+) -> None:
+    """In one go; only the first run asks what is to be verified."""
+    first_id, second_id, third_id = (case.id for case in catalogue()[:3])
+    less(recorded, third_id, second_id)
+    (project / "runs").write_text("0.1 0\n")
+    every = plan(project, verify=ALL)
+    found = matrix.make(every, first(), due(every, first())).failure
+    assert found.startswith(f"1 of {ALL - 2} answers differ")
+    assert f"    {first_id}: " in found
+    assert runs(project)[1:] == [f"0.1 {ALL}", "0.1 2"]
+    assert due(recorded, first()).why == ""
+
+
+def test_a_record_that_is_none_is_made_whole(project: Path, recorded: Plan) -> None:
+    """It is not there, damaged, or of another release."""
+    text, values, _ = files(recorded.folder, "jax", "0.1")
+    other = Environment(f"{PYTHON}-jax-0.2", "jax", "0.2")
+    assert due(recorded, other) == Todo("no record", None, wanted(), listing=True)
+    shutil.copy(text, files(recorded.folder, "jax", "0.2")[0])
+    shutil.copy(values, files(recorded.folder, "jax", "0.2")[1])
+    assert due(recorded, other) == Todo("a record of 0.1", None, wanted(), listing=True)
+    text.write_bytes(text.read_bytes()[:-9])
+    assert "found no answers" in due(recorded, first()).why
+    assert due(recorded, first()).kept is None
+
+
+@pytest.mark.parametrize(
+    "words", [["--verify", "-1"], ["--verify", "3", "--again"], ["--verify", "3", "--", "-k", "x"]]
+)
+def test_what_is_to_be_verified_is_chosen_once(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By chance, not by hand."""
+    assert matrix.main(words) == 2
+    assert capsys.readouterr().err.startswith(f"--verify: found {' '.join(words)}, wanted a number")
 
 
 def listed(ini: Path) -> dict[str, dict[str, Any]]:

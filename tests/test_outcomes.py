@@ -6,59 +6,106 @@ import math
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
+from adapters import record
+from adapters.answer import Answer, Crashed, Done, End, Hung, Refused
 from adapters.reference.values import evaluate
+from adapters.registry import FRAMEWORKS
+from cases.arrays import pack
 from cases.catalogue import family
+from cases.errors import BadInput
+from cases.ledger import Aspect
 from cases.load import load
-from reports.judged import Judged, outcome, size
+from cases.model import Question, Tolerance
+from reports.judged import Judged, end_word, outcome, size
 from reports.operators import taken
-from suites.aspects import global_, value_aspect
-from suites.discrimination import right_answer
+from suites.judge import alone, look
+from suites.observation import Ended, OtherPlan, WrongValue
+from suites.sources import record_path
+from suites.tensors import value_aspect
 from suites.truth import truth
 from suites.values import tolerance_for
-from suites.verdict import Verdict
+from suites.verdict import Finding, agree, differs, not_comparable
+from tests import planted
+from tests.mistakes import right_answer
+
+_ONE = pack(np.asarray(1.0))
+_WRONG = WrongValue(_ONE, _ONE, None, Tolerance())
 
 
-def said(aspect: str, verdict: str, got: str = "", case: str = "a") -> Verdict:
-    return Verdict(case, "r", aspect, "torch", "reference", verdict, got=got)  # type: ignore[arg-type]
+def wrong(aspect: Aspect) -> Finding:
+    """A result that is not right."""
+    return differs("r", aspect, _WRONG)
+
+
+def documented(aspect: Aspect) -> Finding:
+    """The same, where the framework's documentation says so."""
+    return msgspec.structs.replace(wrong(aspect), severity="documented")
+
+
+def ended(end: Refused | Hung | Crashed) -> Finding:
+    """How an answer ended."""
+    return differs("r", "ending", Ended(end))
+
+
+_REFUSED = ended(Refused("ValueError", "hung: crashed", "r"))
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "wanted"),
+    ("found", "wanted"),
     [
-        ([said("global", "agree"), said("collectives", "divergence")], "sound"),
-        ([said("soundness", "known")], "wrong"),
-        ([said("gradients", "divergence", "[1 2]")], "wrong"),
-        ([said("soundness", "known"), said("global", "known", "refused at r: X: y")], "refuses"),
-        ([said("gradients", "known", "hung at g: every rank waits")], "hangs"),
-        ([said("global", "known", "crashed: rank 0 died")], "crashes"),
-        ([said("global", "not comparable", "unsupported: no form")], "unsupported"),
-        ([said("layout", "known", "[R]")], "sound"),
+        ([agree(None, "ending"), differs("r", "collectives", OtherPlan("more", (), ()))], "sound"),
+        ([wrong("collectives")], "sound"),
+        ([wrong("soundness")], "wrong"),
+        ([agree("r", "global"), wrong("gradients")], "wrong"),
+        ([wrong("layout")], "wrong"),
+        ([documented("global")], "documented"),
+        ([documented("global"), wrong("shards"), documented("shards")], "wrong"),
+        ([wrong("soundness"), _REFUSED], "refuses"),
+        ([msgspec.structs.replace(_REFUSED, severity="route refused")], "refuses"),
+        ([ended(Hung("every rank waits", "g"))], "hangs"),
+        ([ended(Crashed("SIGSEGV", 0))], "crashes"),
+        ([not_comparable(None, "ending", "no form"), wrong("global")], "unsupported"),
+        ([not_comparable("r", "global", "no right value")], "sound"),
         ([], "sound"),
     ],
 )
-def test_an_outcome_is_the_end_then_the_numbers(verdicts: list[Verdict], wanted: str) -> None:
-    """Layouts and counts have no say in it."""
-    assert outcome(verdicts) == wanted
+def test_an_outcome_is_the_end_then_the_results(found: list[Finding], wanted: str) -> None:
+    """By types and severities alone: what a message says is nothing to it."""
+    assert outcome(found) == wanted
 
 
-def test_the_outcomes_of_a_sweep_are_taken_from_its_verdicts(tmp_path: Path) -> None:
-    """Counted by kind of op and route; what was wrong, and what explained it, by name."""
-    ids = [case.id for case in family("operators", exhaustive=True)][:3]
-    rows = [
-        said("global", "known", "[1]", ids[0]), said("global", "agree", "", ids[1]),
-        said("layout", "known", "", ids[2]),
-    ]  # fmt: skip
-    rows[0] = msgspec.structs.replace(rows[0], ledger="an-entry")
-    path = tmp_path / "verdicts.jsonl"
-    head = msgspec.json.encode({"versions": {"torch": "9.9"}, "facts": {}})
-    path.write_bytes(b"\n".join([head, *map(msgspec.json.encode, rows)]) + b"\n")
-    kept = taken(path)
-    assert kept.versions == {"torch": "9.9"}
-    assert kept.counts["operators"]["pointwise"]["torch"] == {"wrong": 1, "sound": 2}
-    assert kept.wrong == {"torch wrong": [ids[0]]}
-    assert kept.ledger == ["an-entry"]
+def test_every_end_has_a_word() -> None:
+    """Also the one that is none."""
+    ends: list[End] = [Done(), Refused("E", "", "y"), Hung(""), Crashed("")]
+    assert [end_word(end) for end in ends] == ["sound", "refuses", "hangs", "crashes"]
+
+
+def test_the_outcomes_of_a_sweep_are_taken_from_its_records(tmp_path: Path) -> None:
+    """Counted by kind of op and route; what was wrong by name."""
+    cases = [one for one in family("operators") if "pointwise" in one.tags][:3]
+    wrong_id = cases[0].id
+
+    def hangs(answer: Answer) -> Answer:
+        if answer.question != wrong_id or answer.subject != "torch":
+            return answer
+        return msgspec.structs.replace(answer, end=Hung("every rank waits"), seen=())
+
+    for name in FRAMEWORKS:
+        kept = planted.kept(name)
+        rows: list[tuple[Question, tuple[Answer, ...]]] = [
+            (one.question, tuple(map(hangs, kept.kept(one.id)))) for one in cases
+        ]
+        record.write(record_path(tmp_path, name, planted.OLDER[name]), kept.hello(), rows)
+    found = taken(tmp_path)
+    assert found.versions == {name: planted.kept(name).header.release for name in FRAMEWORKS}
+    assert found.counts["operators"]["pointwise"]["torch"] == {"hangs": 1, "sound": 2}
+    assert found.wrong["torch hangs"] == [wrong_id]
+    record_path(tmp_path, "jax", planted.OLDER["jax"]).unlink()
+    with pytest.raises(BadInput, match="0 records of jax"):
+        taken(tmp_path)
 
 
 def test_the_smallest_case_has_the_fewest_devices_then_elements() -> None:
@@ -68,7 +115,7 @@ def test_the_smallest_case_has_the_fewest_devices_then_elements() -> None:
     assert size(few) // 10**9 == few.question.mesh.size
     elements = sum(math.prod(given.shape) for given in few.question.inputs)
     assert size(few) % 10**9 // 1000 == elements
-    assert Judged(few, (said("global", "agree"),)).of("jax/jit") == []
+    assert Judged(few, (), {}).of("jax/jit") == []
 
 
 RANDOM = """
@@ -90,10 +137,11 @@ def test_random_numbers_are_judged_only_where_the_case_says_what_is_right(tmp_pa
     path.write_text(RANDOM)
     (case,) = load(path)
     right = truth(case)
-    found = {f.step: f for f in global_(case, right_answer(case, right), right)}
-    assert found["u"].why == "random numbers, each framework's own"
-    assert (found["d"].verdict, found["d"].aspect) == ("agree", "global")
-    assert (found["g"].verdict, found["g"].aspect) == ("agree", "gradients")
+    asked = look(case, right_answer(case, right), right, {})
+    found = {f.step: f for f in alone(asked) if f.aspect in ("global", "gradients")}
+    assert found["u"].why == "random numbers are each framework's own"
+    assert (found["d"].outcome, found["d"].aspect) == ("agree", "global")
+    assert (found["g"].outcome, found["g"].aspect) == ("agree", "gradients")
     assert [value_aspect(case, step) for step in ("e", "g", "g/full", None)] == [
         "global", "gradients", "gradients", "global",
     ]  # fmt: skip

@@ -17,7 +17,7 @@ from cases.catalogue import family
 from cases.ledger import Aspect, Entry, Named
 from cases.model import Case, Input, Layout, Question, mesh
 from cases.plan import planned
-from reports.plans import taken
+from reports.dry_run import taken
 from suites import plans
 from suites.judge import judge
 from suites.sources import Choice, Sources, most_devices
@@ -331,7 +331,7 @@ def test_what_a_run_of_plans_came_to_is_counted_by_case(tmp_path: Path) -> None:
         ("d", "z", "agree", None, ""),
     ]
     verdicts = [
-        Verdict(case, step, "plan", "torch", "real", verdict, ledger, why=why)  # type: ignore[arg-type]
+        Verdict(case, step, "dry run", "torch", "real", verdict, ledger=ledger, why=why)  # type: ignore[arg-type]
         for case, step, verdict, ledger, why in lines
     ]
     other = Verdict("b", "y", "layout", "torch", "reference", "divergence")

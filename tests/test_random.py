@@ -26,9 +26,9 @@ from cases.notation import from_placements
 from cases.ops import OPS
 from reports.judged import ROUTES
 from reports.randomness import asked, drawn, page
-from suites.discrimination import mistakes, right_answer
-from suites.judge import findings
 from suites.truth import truth
+from tests.judging import findings
+from tests.mistakes import mistakes, right_answer
 
 CASES = {case.id: case for case in family("random")}
 RANDOM = ("random_uniform", "random_normal", "inplace_uniform", "inplace_normal", "dropout")
@@ -105,7 +105,7 @@ def test_other_numbers_are_no_mistake_but_ranks_that_differ_are() -> None:
     assert "rows permuted in a" not in found
     for name in ("one rank apart in a", "a stale shard in a"):
         answer = found[name].answer
-        wrong = [f for f in findings(case, answer, answer, right) if f.verdict == "divergence"]
+        wrong = [f for f in findings(case, answer, answer, right) if f.bad]
         assert {f.aspect for f in wrong} == {"soundness"}, name
 
 
@@ -115,7 +115,7 @@ def test_shards_of_random_numbers_are_not_held_against_another_framework() -> No
     right = truth(case)
     torch = right_answer(case, right)
     ours = msgspec.structs.replace(torch, subject="jax/explicit")
-    shards = {f.step: f.verdict for f in findings(case, ours, torch, right) if f.aspect == "shards"}
+    shards = {f.step: f.outcome for f in findings(case, ours, torch, right) if f.aspect == "shards"}
     assert shards["a"] == "not comparable"
     assert shards["n"] == "agree"
 

@@ -7,14 +7,14 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 
-from adapters import record, values
+from adapters import values
 from adapters.answer import (
     Answer,
     Collective,
@@ -27,10 +27,11 @@ from adapters.answer import (
     Unsupported,
 )
 from adapters.host import Worker
+from adapters.kept import encode
 from adapters.normal import normalise, text
-from adapters.protocol import VERSION, Hello
-from adapters.record import compare, digest, load, main, merge, replace, suite, write
-from adapters.values import path_beside
+from adapters.protocol import VERSION, Hello, Promise
+from adapters.record import Record, digest, load, main, merge, of, save, suite, write
+from adapters.values import Values, path_beside
 from cases.arrays import pack
 from cases.errors import BadInput
 from cases.model import Foreign, Question, Step
@@ -38,7 +39,8 @@ from tests.runs import ROOT
 from tests.test_host import question
 
 BLIND = "sends are not counted"
-HELLO = Hello(VERSION, "toy", "1.0+cpu", "3.11.7", ("gloo", "8 ranks"), 4321, (BLIND,))
+PROMISES = {"toy/1": Promise(("shards", "full"), unless_partial=("full",))}
+HELLO = Hello(VERSION, "toy", "1.0+cpu", "3.11.7", ("gloo", "8 ranks"), 4321, (BLIND,), PROMISES)
 SUBJECTS = ("toy/1", "toy/2")
 Kept = tuple[Question, tuple[Answer, ...]]
 
@@ -52,7 +54,7 @@ def answered(name: str, end: End | None = None, value: float = 1.0) -> Kept:
     return question(name), (first, Answer(name, SUBJECTS[1], Done()))
 
 
-def other(**fields: str) -> Hello:
+def other(**fields: object) -> Hello:
     """Another release or the like says hello."""
     return msgspec.structs.replace(HELLO, **fields)
 
@@ -75,10 +77,23 @@ def test_what_was_answered_is_read_back(tmp_path: Path) -> None:
     for asked, wanted in answers:
         read.ask(asked)
         assert read.answer(asked) == wanted
-    said = Hello(VERSION, "toy", "1.0+cpu", "3.11", ("gloo", "8 ranks"), unseen=(BLIND,))
+    facts = ("gloo", "8 ranks")
+    said = Hello(VERSION, "toy", "1.0+cpu", "3.11", facts, unseen=(BLIND,), promises=PROMISES)
     assert read.hello() == said
     assert read.header.subjects == SUBJECTS
     assert read.header.count == 2
+
+
+def test_a_record_from_before_there_were_promises_is_read(tmp_path: Path) -> None:
+    """It promises nothing; its answers are what they were."""
+    path = kept(tmp_path / "r", [answered("a")])
+    text = path.read_bytes()
+    promises = b',"promises":' + msgspec.json.encode(PROMISES)
+    assert promises in text
+    path.write_bytes(text.replace(promises, b""))
+    read = load(path)
+    assert read.hello().promises == {}
+    assert read.kept("a") == answered("a")[1]
 
 
 def test_the_header_says_where_and_with_what_it_was_made(tmp_path: Path) -> None:
@@ -218,22 +233,25 @@ def test_the_digest_does_not_know_defaults_or_the_order_of_parameters() -> None:
     assert digest(asked[0]) == digest(asked[1]) == "b1dfaf7b6d492872"
 
 
+def merged(path: Path, *records: Record) -> Path:
+    """A record of several."""
+    save(path, merge(records))
+    return path
+
+
 def test_runs_that_differ_are_marked_unstable(tmp_path: Path) -> None:
     """In the subjects that differ, in whatever order they are merged."""
     one = load(kept(tmp_path / "1", [answered("a"), answered("b"), answered("c")]))
     two = load(kept(tmp_path / "2", [answered("b", value=2.0), answered("c"), answered("d")]))
-    assert compare(one, two) == ("b",)
-    merge(tmp_path / "m", [one, two])
-    merged = load(tmp_path / "m", "toy")
-    assert {id: line.unstable for id, line in merged.lines.items()} == {
+    path = merged(tmp_path / "m", one, two)
+    whole = load(path, "toy")
+    assert {id: line.unstable for id, line in whole.lines.items()} == {
         "a": (), "b": ("toy/1",), "c": (), "d": (),
     }  # fmt: skip
-    assert merged.answer(question("b")) == answered("b")[1]
-    assert merged.answer(question("d")) == answered("d")[1]
-    merge(tmp_path / "again", [load(tmp_path / "m"), one])
-    assert both(tmp_path / "again") == both(tmp_path / "m")
-    merge(tmp_path / "back", [one, load(tmp_path / "m")])
-    assert both(tmp_path / "back") == both(tmp_path / "m")
+    assert whole.answer(question("b")) == answered("b")[1]
+    assert whole.answer(question("d")) == answered("d")[1]
+    assert both(merged(tmp_path / "again", whole, one)) == both(path)
+    assert both(merged(tmp_path / "back", one, whole)) == both(path)
 
 
 def test_parts_of_a_run_merge_into_the_bytes_of_the_whole(tmp_path: Path) -> None:
@@ -241,23 +259,20 @@ def test_parts_of_a_run_merge_into_the_bytes_of_the_whole(tmp_path: Path) -> Non
     answers = [answered(f"q{i}") for i in range(7)]
     whole = kept(tmp_path / "whole", answers)
     parts = [load(kept(tmp_path / f"{i}", answers[i::3])) for i in range(3)]
-    merge(tmp_path / "m", parts)
-    assert both(tmp_path / "m") == both(whole)
+    assert both(merged(tmp_path / "m", *parts)) == both(whole)
 
 
 def test_records_of_two_releases_or_questions_do_not_merge(tmp_path: Path) -> None:
-    """Nothing is written then."""
+    """The message says which, and where."""
     one = load(kept(tmp_path / "1", [answered("a")]))
     other = msgspec.structs.replace(HELLO, release="1.1")
     two = load(kept(tmp_path / "2", [answered("a")], other))
     with pytest.raises(BadInput, match=r"release: found '1\.1', wanted '1\.0\+cpu' as"):
-        merge(tmp_path / "m", [one, two])
+        merge([one, two])
     edited = [(question("a", size=6), answered("a", value=2.0)[1])]
     three = load(kept(tmp_path / "3", edited))
-    assert compare(one, three) == ()
     with pytest.raises(BadInput, match=r'case "a": digest: found \w+, wanted \w+ as'):
-        merge(tmp_path / "m", [one, three])
-    assert not (tmp_path / "m").exists()
+        merge([one, three])
 
 
 def test_a_question_twice_or_without_a_subject_is_not_written(tmp_path: Path) -> None:
@@ -310,68 +325,125 @@ def test_lines_of_one_digest_have_the_same_answers(tmp_path: Path) -> None:
         one.line_digest("e")
 
 
-def test_newer_lines_take_the_place_of_older_ones(tmp_path: Path) -> None:
-    """Whole, edited questions and marks included; the record is what a whole new run would give."""
-    shaky = [
-        load(kept(tmp_path / name, [answered("b", value=v)])) for name, v in (("x", 3), ("y", 4))
-    ]
-    merge(tmp_path / "old", [load(kept(tmp_path / "1", [answered("a"), answered("b")])), *shaky])
-    assert load(tmp_path / "old").lines["b"].unstable == ("toy/1",)
-    part = [answered("b", value=5.0), answered("c")]
-    later = msgspec.structs.replace(HELLO, facts=("gloo", "9 ranks"), unseen=())
-    new = kept(tmp_path / "new", part, later)
-    replace(tmp_path / "all", [load(tmp_path / "old"), load(new)])
-    assert both(tmp_path / "all") == both(kept(tmp_path / "whole", [answered("a"), *part], later))
-    edited = (question("a", size=6), answered("a")[1])
-    replace(tmp_path / "all", [load(tmp_path / "all"), load(kept(tmp_path / "3", [edited]))])
-    assert load(tmp_path / "all").answer(edited[0]) == edited[1]
+def strange(text: bytes) -> bytes:
+    """A line as other code would have written it: its keys in another order, with blanks."""
+    line = msgspec.json.decode(text)
+    said = msgspec.json.format(msgspec.json.encode(dict(reversed(line.items()))), indent=0)
+    assert said != text
+    return said
 
 
-@pytest.mark.parametrize("command", [merge, replace])
-def test_what_is_not_of_one_release_is_not_put_together(
-    tmp_path: Path, command: Callable[[Path, list[record.Record]], None]
-) -> None:
-    """Nor of one Python, nor of the same subjects."""
+def test_a_line_that_stays_stays_as_it_is(tmp_path: Path) -> None:
+    """To the byte, though this code would write it otherwise; with its arrays, without others."""
+    old = load(kept(tmp_path / "old", [answered("a", value=3.0), answered("b"), answered("c")]))
+    old.texts["a"], old.texts["b"] = map(strange, (old.texts["a"], old.texts["b"]))
+    save(tmp_path / "strange", old)
+    old = load(tmp_path / "strange")
+    later = other(facts=("gloo", "9 ranks"))
+    new = of(later, [answered("d", value=4.0), answered("c", value=5.0)], "other")
+    path = merged(tmp_path / "m", old.only({"a"}), new)
+    read = load(path)
+    assert read.texts["a"] == old.texts["a"] == path.read_bytes().splitlines()[1]
+    assert list(read.lines) == ["a", "c", "d"]
+    for asked, given in (answered("a", value=3.0), answered("c", value=5.0)):
+        assert read.answer(asked) == given
+    # Only what its lines name, each with its list of shards.
+    assert len(msgspec.json.decode(read.values.content().split(b"\n")[0])["arrays"]) == 3
+    head = msgspec.structs.replace(read.header, count=3, values=old.header.values)
+    assert head == old.header
+
+
+def test_a_line_is_written_anew_only_where_a_mark_is_put(tmp_path: Path) -> None:
+    """Of two that other code wrote, the one that is answered otherwise now."""
+    old = load(kept(tmp_path / "old", [answered("a"), answered("b")]))
+    old.texts = {id: strange(text) for id, text in old.texts.items()}
+    again = of(HELLO, [answered("a"), answered("b", value=2.0)])
+    texts = merge([old, again]).texts
+    assert texts["a"] == old.texts["a"]
+    assert texts["b"].endswith(b'"unstable":["toy/1"]}')
+
+
+def test_a_list_takes_its_arrays_along(tmp_path: Path) -> None:
+    """Shards under one reference, each under another."""
+    arrays = tuple(pack(np.full((5, 7), i, np.float32)) for i in range(8))
+    seen = Observed("y", "float32", (5, 7), shards=arrays)
+    many = question("m"), tuple(Answer("m", one, Done(), (seen,)) for one in SUBJECTS)
+    read = load(kept(tmp_path / "r", [many, answered("a", value=9.0)]))
+    assert b'"shards":"#' in read.texts["m"]
+    part = merged(tmp_path / "part", read.only({"m"}))
+    assert load(part).answer(many[0]) == many[1]
+    assert both(part) == both(kept(tmp_path / "alone", [many]))
+
+
+def test_the_header_says_by_which_code(tmp_path: Path) -> None:
+    """And one that was made before there was such a field is read, and saved as it was."""
+    path = kept(tmp_path / "r", [answered("a")])
+    before = both(path)
+    assert load(path).header.code == ""
+    assert b'"code"' not in before[0]
+    save(path, load(path))
+    assert both(path) == before
+    write(path, HELLO, [answered("a")], "0123456789abcdef")
+    assert load(path).header.code == "0123456789abcdef"
+
+
+def test_a_record_has_a_question_word_for_word(tmp_path: Path) -> None:
+    """Not another of its name."""
+    read = load(kept(tmp_path / "r", [answered("a")]))
+    assert read.has(question("a"))
+    assert not read.has(question("a", size=6))
+    assert not read.has(question("b"))
+
+
+def test_a_record_is_of_what_says_hello(tmp_path: Path) -> None:
+    """Whatever it was started with, and in whichever patch of its Python."""
+    path = kept(tmp_path / "r", [answered("a")])
+    read = load(path)
+    read.check(other(python="3.11.1", facts=()), SUBJECTS)
+    with pytest.raises(BadInput, match=rf"^{path}: release: found '1\.0\+cpu', wanted '2' as runs"):
+        read.check(other(release="2"), SUBJECTS)
+    with pytest.raises(BadInput, match=r"unseen: found .* as runs here"):
+        read.check(other(unseen=()), SUBJECTS)
+    with pytest.raises(BadInput, match="subjects: found"):
+        read.check(HELLO, SUBJECTS[:1])
+
+
+def test_what_is_not_of_one_release_is_not_put_together(tmp_path: Path) -> None:
+    """Nor of one Python, nor of the same subjects, nor of what sees more."""
     one = load(kept(tmp_path / "1", [answered("a")]))
     asked, (first, _) = answered("a")
     others = {
         "release": kept(tmp_path / "2", [answered("a")], other(release="2")),
         "python": kept(tmp_path / "3", [answered("a")], other(python="3.12")),
         "subjects": kept(tmp_path / "4", [(asked, (first,))]),
+        "unseen": kept(tmp_path / "5", [answered("a")], other(unseen=())),
     }  # fmt: skip
     for field, path in others.items():
         with pytest.raises(BadInput, match=rf"^{path}: {field}: found .* as {tmp_path}/1"):
-            command(tmp_path / "m", [one, load(path)])
+            merge([one, load(path)])
     with pytest.raises(ValueError, match="no records"):
-        command(tmp_path / "m", [])
-    assert not (tmp_path / "m").exists()
+        merge([])
 
 
-def test_records_are_put_together_by_command(tmp_path: Path) -> None:
-    """`repeat` marks what differs, `replace` takes what is newer."""
+def test_a_further_run_is_added_by_command(tmp_path: Path) -> None:
+    """What differs is marked, what is new is there."""
     path = kept(tmp_path / "r.jsonl", [answered("a"), answered("b")])
-    again = kept(tmp_path / "s.jsonl", [answered("b", value=2.0)])
-    assert main(["repeat", str(path), str(again)]) == ""
-    marked = load(path)
-    assert {id: line.unstable for id, line in marked.lines.items()} == {"a": (), "b": ("toy/1",)}
-    assert marked.kept("b") == answered("b")[1]
-    command = [sys.executable, "-m", "adapters.record", "replace", str(path), str(again)]
+    again = kept(tmp_path / "s.jsonl", [answered("b", value=2.0), answered("c")])
+    command = [sys.executable, "-m", "adapters.record", str(path), str(again)]
     subprocess.run(command, cwd=ROOT, check=True)
-    newer = load(path)
-    assert {line.unstable for line in newer.lines.values()} == {()}
-    assert newer.kept("b") == answered("b", value=2.0)[1]
+    marked = load(path)
+    assert {id: line.unstable for id, line in marked.lines.items()} == {
+        "a": (), "b": ("toy/1",), "c": (),
+    }  # fmt: skip
+    assert marked.kept("b") == answered("b")[1]
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "found nothing, wanted repeat RECORD RUN... or replace RECORD PART..."),
-        (["again", "r", "s"], "found again r s, wanted repeat RECORD RUN..."),
-        (["repeat", "r"], "found repeat r, wanted repeat RECORD RUN..."),
-        (
-            ["replace", "{}/none", "{}/none"],
-            "{}/none: found No such file or directory, wanted a re",
-        ),
+        ([], "found nothing, wanted RECORD RUN..."),
+        (["r"], "found r, wanted RECORD RUN..."),
+        (["{}/none", "{}/none"], "{}/none: found No such file or directory, wanted a re"),
     ],
 )
 def test_a_bad_command_is_refused_in_one_line(tmp_path: Path, words: list[str], said: str) -> None:
@@ -386,7 +458,11 @@ def test_committed_records_are_what_is_written_of_their_answers(tmp_path: Path, 
     """Every answer read and written again: the same bytes, small, in the order of their ids."""
     path = ROOT / "records" / f"{name}.jsonl"
     read = load(path)
-    replace(tmp_path / "again", [read])
+    arrays = Values()
+    for id, line in read.lines.items():
+        assert encode(read.kept(id), read.mesh(id), arrays) == line.answers
+    assert arrays.content() == read.values.content()
+    save(tmp_path / "again", read)
     assert both(tmp_path / "again") == both(path)
     assert list(read.lines) == sorted(read.lines)
     assert len(path.read_bytes()) < 2_500_000

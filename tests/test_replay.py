@@ -11,7 +11,7 @@ from adapters.registry import subjects
 from cases.catalogue import family
 from cases.errors import BadInput
 from cases.ledger import LEDGER, load_ledger
-from suites.pairs import count, in_force
+from suites.pairs import count
 from suites.replay import Live, check, read, strayed, unstable
 from suites.shelf import load
 from suites.sources import RECORDS, pinned, record_path
@@ -31,13 +31,13 @@ def test_a_live_run_and_the_records_of_its_releases_say_the_same(tmp_path: Path)
     shelf, ledger = load(PAIR), load_ledger(LEDGER, subjects())
     live = read(tmp_path / "verdicts.jsonl")
     assert live.releases == pinned()
-    tally = count(family("lesson"), shelf, ledger, in_force(shelf, ledger), live)
+    tally = count(family("lesson"), shelf, ledger, live)
     assert tally.replayed == len(family("lesson"))
     assert tally.strayed == []
     # And a verdict that the live run had otherwise is noticed.
     case, (first, *rest) = next(iter(live.verdicts.items()))
     live.verdicts[case] = [msgspec.structs.replace(first, verdict="not comparable"), *rest]
-    tally = count(family("lesson"), shelf, ledger, in_force(shelf, ledger), live)
+    tally = count(family("lesson"), shelf, ledger, live)
     (found,) = tally.strayed
     assert found.replayed == first
 

@@ -11,6 +11,7 @@ import platform
 from collections.abc import Callable
 
 from adapters.answer import Answer, Done, End, Unsupported
+from adapters.jax_xla.names import PROMISES
 from adapters.jax_xla.plan import Sized, devices_of
 from adapters.protocol import VERSION, Adapter, Hello
 from cases.model import Question
@@ -43,7 +44,8 @@ def connect(devices: int) -> Adapter:
     if not compat.has("hlo_module_from_text"):
         facts += ("counts not checked against XLA's own parser of HLO text",)
     python = platform.python_version()
-    hello = Hello(VERSION, "jax", jax.__version__, python, facts, os.getpid())
+    pid = os.getpid()
+    hello = Hello(VERSION, "jax", jax.__version__, python, facts, pid, promises=PROMISES)
 
     def make(count: int) -> Adapter:
         # XLA reads it when the client is made, which is in the child.

@@ -27,8 +27,10 @@ Route = Literal["jit", "explicit"]
 # The kind of the axes of a route's meshes.
 KINDS: dict[Route, Kind] = {"jit": "Auto", "explicit": "Explicit"}
 
+# What lines call by name, and so no variable may be called. What a line binds itself begins with
+# "_", as no variable does without a "_" at its end; tests hold every row to both.
 _RESERVED = {"jax", "jnp", "np", "AxisType", "NamedSharding", "P", "tuple", "enumerate", "bool",
-             "range", "shard_map", "reshard", "frozenset"}  # fmt: skip
+             "range", "shard_map", "reshard", "frozenset", "list", "joined", "program"}  # fmt: skip
 
 # Addends stacked on a leading dim are reduced by these; the dtype stays.
 _REDUCE = {
@@ -51,6 +53,7 @@ def variable(name: str) -> str:
         or bare.rstrip("0123456789") == "mesh"
         # A result l has the function l_of.
         or bare.endswith("_of")
+        or name.startswith("_")
     )
     return f"{name}_" if taken else name
 

@@ -12,11 +12,33 @@ import re
 from adapters.answer import Unsupported
 from adapters.jax_xla.attempt import Stopped
 from adapters.names import Names, Place, missing, place
+from adapters.protocol import Field, Promise, Promises
 
 # The first release that is asked at all, and the last that the table was held against.
 OLDEST, NEWEST = "0.4.26", "0.12.0.1"
 
 _SPEC = "jax.sharding.PartitionSpec"
+
+# What every answer shows, in every release. Under jit one program has all collectives, layouts of
+# what is used later are propagated backwards, and addends are stacked, which JAX takes for one
+# array of another layout. An array that owes a reduction has no offsets in JAX's types; and under
+# shard_map, where JAX knows of none owed, no global value.
+_SEEN: tuple[Field, ...] = ("dtype", "layout")
+_WITH_DATA: tuple[Field, ...] = (*_SEEN, "shards", "offsets", "full")
+_PLANNED = Promise((*_WITH_DATA, "collectives"), (*_SEEN, "collectives"), unless_partial=("full",))
+PROMISES: Promises = {
+    "jax/jit": Promise(
+        (*_WITH_DATA, "program"), (*_SEEN, "program"),
+        unless_used=("layout",), unless_partial=("layout", "offsets", "full"),
+    ),
+    "jax/explicit": Promise(
+        (*_WITH_DATA, "collectives", "full_collectives"),
+        (*_SEEN, "collectives", "full_collectives"),
+        unless_partial=("offsets",),
+    ),
+    "jax/shard_map:implied": _PLANNED,
+    "jax/shard_map:cheapest": _PLANNED,
+}  # fmt: skip
 
 
 def _takes(path: str, since: str) -> tuple[Place, ...]:

@@ -37,23 +37,23 @@ class Row(msgspec.Struct, frozen=True):
 
 
 _REDUCTION = {"reduction": {"mean": "jnp.mean", "sum": "jnp.sum", "none": ""}}
-# Of h, which holds for each row the weight of its class there, and nothing for ignored rows.
+# Of _h, which holds for each row the weight of its class there, and nothing for ignored rows.
 _BY_CLASS = {"reduction": {
-    "mean": "-jnp.sum(h * x) / jnp.sum(h)",
-    "sum": "-jnp.sum(h * x)",
-    "none": "-jnp.sum(h * x, axis=1)",
+    "mean": "-jnp.sum(_h * _x) / jnp.sum(_h)",
+    "sum": "-jnp.sum(_h * _x)",
+    "none": "-jnp.sum(_h * _x, axis=1)",
 }}  # fmt: skip
 _HOT = "jax.nn.one_hot(jnp.where({t} == {ignore:-100}, -1, {t}), {x}.shape[1], dtype={x}.dtype)"
 _CAUSAL = {"causal": {
-    "True": "jnp.where(jnp.tri(*s.shape[-2:], dtype=bool), s, -jnp.inf)", "False": "s",
+    "True": "jnp.where(jnp.tri(*_s.shape[-2:], dtype=bool), _s, -jnp.inf)", "False": "_s",
 }}  # fmt: skip
-# i along one dim, and along every other where an element stands: in x, or in i if smaller.
+# _i along one dim, and along every other where an element stands: in _x, or in _i if smaller.
 _ALONG = (
-    "tuple(i if dim == {axis} % x.ndim else at "
-    "for dim, at in enumerate(jnp.indices(x.shape, sparse=True)))"
+    "tuple(_i if _dim == {axis} % _x.ndim else _at "
+    "for _dim, _at in enumerate(jnp.indices(_x.shape, sparse=True)))"
 )
-_WITHIN = _ALONG.replace("x.shape", "i.shape")
-_AT_PLACES, _PLACED = f"(lambda x, i, v: x.at[{_ALONG}]", "({x}, {i}, {v})"
+_WITHIN = _ALONG.replace("_x.shape", "_i.shape")
+_AT_PLACES, _PLACED = f"(lambda _x, _i, _v: _x.at[{_ALONG}]", "({x}, {i}, {v})"
 # Older releases count negative places from the end; no case has one.
 _AS_THEY_ARE = ", allow_negative_indices=False"
 _DEGREES = ("{params}", ", ddof={correction:0}{params}")
@@ -61,7 +61,7 @@ _SOME = "axis_names={*{distinct}}"
 _CONV = Row(
     "jax.lax.conv_general_dilated({x}, {w}, {strides}, {pads}{out:jax.lax.conv_general_dilated})"
 )
-_NORMED = "(lambda x: x / jnp.sqrt(jnp.mean(x * x, axis=-1, keepdims=True) + {eps:1e-05}))"
+_NORMED = "(lambda _x: _x / jnp.sqrt(jnp.mean(_x * _x, axis=-1, keepdims=True) + {eps:1e-05}))"
 _CENTRED = "({x} - jnp.mean({x}, axis=-1, keepdims=True))"
 
 
@@ -70,7 +70,7 @@ def _loss(each: str) -> Row:
 
 
 def _by_class(logs: str) -> Row:
-    text = "(lambda h, x: {reduction:mean})"
+    text = "(lambda _h, _x: {reduction:mean})"
     return Row(
         f"{text}({_HOT}, {logs})", more=(f"{text}({_HOT} * {{w}}, {logs})",), words=_BY_CLASS
     )
@@ -92,7 +92,7 @@ def _initial(name: str) -> Row:
     return Row(
         f"jax.random.{name}({{key}}, {{x}}.shape, {{x}}.dtype{{out:jax.random.{name}}})",
         given={
-            "distinct": f"jax.shard_map(lambda t: jax.random.{name}({apart}, t.shape, t.dtype), "
+            "distinct": f"jax.shard_map(lambda _t: jax.random.{name}({apart}, _t.shape, _t.dtype), "
             "mesh={mesh}, in_specs=P({distinct}), out_specs=P({distinct}), "
             f"{_SOME})({{x}})"
         },
@@ -144,6 +144,14 @@ ROWS: dict[str, Row] = {
     "logical_and": Row("jnp.logical_and({x}, {y})"),
     "logical_or": Row("jnp.logical_or({x}, {y})"),
     "logical_xor": Row("jnp.logical_xor({x}, {y})"),
+    "left_shift": Row("{x} << {y}"),
+    "right_shift": Row("{x} >> {y}"),
+    "bitwise_left_shift": Row("jnp.left_shift({x}, {y})"),
+    "bitwise_right_shift": Row("jnp.right_shift({x}, {y})"),
+    "bitwise_and": Row("jnp.bitwise_and({x}, {y})"),
+    "bitwise_or": Row("jnp.bitwise_or({x}, {y})"),
+    "bitwise_xor": Row("jnp.bitwise_xor({x}, {y})"),
+    "bitwise_not": Row("jnp.bitwise_not({x})"),
     "negative": Row("jnp.negative({x})"),
     "abs": Row("jnp.abs({x})"),
     "square": Row("jnp.square({x})"),
@@ -207,7 +215,7 @@ ROWS: dict[str, Row] = {
     "conv1d": _CONV,
     "conv2d": _CONV,
     "scaled_dot_product_attention": Row(
-        "(lambda s, v: jnp.matmul(jax.nn.softmax({causal:False}), v))"
+        "(lambda _s, _v: jnp.matmul(jax.nn.softmax({causal:False}), _v))"
         "(jnp.matmul({q}, jnp.swapaxes({k}, -1, -2)) / {q}.shape[-1] ** 0.5, {v})",
         words=_CAUSAL,
     ),
@@ -223,7 +231,7 @@ ROWS: dict[str, Row] = {
     "broadcast_to": Row("jnp.broadcast_to({x}, {shape})"),
     "split": Row("jnp.split({x}, {sections}, axis={axis})[{part}]"),
     "chunk": Row(
-        "(lambda x, n: x[{pre}{part} * n:({part} + 1) * n{post}])"
+        "(lambda _x, _n: _x[{pre}{part} * _n:({part} + 1) * _n{post}])"
         "({x}, -(-{x}.shape[{axis}] // {chunks}))"
     ),
     "concat": Row("jnp.concatenate([{x}, {y}], axis={axis})"),
@@ -231,8 +239,8 @@ ROWS: dict[str, Row] = {
     "flip": Row("jnp.flip({x}, {axis})"),
     "roll": Row("jnp.roll({x}, {shift}, axis={axis})"),
     "pad": Row(
-        "(lambda x: jnp.pad(x, [({before}, {after}) if dim == {axis} % x.ndim else (0, 0) "
-        "for dim in range(x.ndim)], constant_values={value:0}))({x})"
+        "(lambda _x: jnp.pad(_x, [({before}, {after}) if _dim == {axis} % _x.ndim else (0, 0) "
+        "for _dim in range(_x.ndim)], constant_values={value:0}))({x})"
     ),
     "tril": Row("jnp.tril({x}, {diagonal:0})"),
     "triu": Row("jnp.triu({x}, {diagonal:0})"),
@@ -248,19 +256,19 @@ ROWS: dict[str, Row] = {
     ),
     "take_along_axis": Row(
         "jnp.take_along_axis({x}, {i}, axis={axis})",
-        out=f"(lambda x, i: x.at[{_ALONG}].get(out_sharding={{sharding}}))({{x}}, {{i}})",
+        out=f"(lambda _x, _i: _x.at[{_ALONG}].get(out_sharding={{sharding}}))({{x}}, {{i}})",
     ),
     "scatter": Row(
         "jnp.put_along_axis({x}, {i}, {v}, axis={axis}, inplace=False)",
-        out=f"{_AT_PLACES}.set(v{{out:x.at[].set}})){_PLACED}",
+        out=f"{_AT_PLACES}.set(_v{{out:x.at[].set}})){_PLACED}",
         without={
             "jnp.put_along_axis": (
                 "jnp.put_along_axis({x}, {i}, {v}, axis={axis}, inplace=False)",
-                f"{_AT_PLACES}.set(v)){_PLACED}",
+                f"{_AT_PLACES}.set(_v)){_PLACED}",
             )
         },
     ),
-    "scatter_add": Row(f"(lambda x, i, v: x.at[{_WITHIN}].add(v{{out:x.at[].add}})){_PLACED}"),
+    "scatter_add": Row(f"(lambda _x, _i, _v: _x.at[{_WITHIN}].add(_v{{out:x.at[].add}})){_PLACED}"),
     "scatter_rows": Row("{x}.at[{pre}{i}{post}].set({v}{out:x.at[].set})"),
     "scatter_add_rows": Row("{x}.at[{pre}{i}{post}].add({v}{out:x.at[].add})"),
     "index_put": Row("{x}.at[{i}, {j}].set({v}{out:x.at[].set})"),
@@ -301,11 +309,13 @@ ROWS: dict[str, Row] = {
     "mse_loss": _loss("jnp.square({x} - {y})"),
     "l1_loss": _loss("jnp.abs({x} - {y})"),
     "huber_loss": _loss(
-        "(lambda d: jnp.where(d < {delta:1.0}, 0.5 * d * d, {delta:1.0} * (d - 0.5 * {delta:1.0})))"
+        "(lambda _d: jnp.where(_d < {delta:1.0}, 0.5 * _d * _d, "
+        "{delta:1.0} * (_d - 0.5 * {delta:1.0})))"
         "(jnp.abs({x} - {y}))"
     ),
     "smooth_l1_loss": _loss(
-        "(lambda d: jnp.where(d < {beta:1.0}, 0.5 * d * d / {beta:1.0}, d - 0.5 * {beta:1.0}))"
+        "(lambda _d: jnp.where(_d < {beta:1.0}, 0.5 * _d * _d / {beta:1.0}, "
+        "_d - 0.5 * {beta:1.0}))"
         "(jnp.abs({x} - {y}))"
     ),
     "binary_cross_entropy": _loss("-({y} * jnp.log({x}) + (1 - {y}) * jnp.log1p(-{x}))"),
@@ -336,7 +346,8 @@ ROWS: dict[str, Row] = {
     "full_tensor": Row("{x}"),
     "distribute": Row("{x}", out="jax.device_put({x}, {sharding})"),
     "map_shards": Row(
-        "jax.shard_map(lambda t: t * {scale}, mesh={mesh}, in_specs={spec}, out_specs={spec})({x})"
+        "jax.shard_map(lambda _t: _t * {scale}, "
+        "mesh={mesh}, in_specs={spec}, out_specs={spec})({x})"
     ),
     "item": Row("jnp.reshape({x}, ())"),
     # The function of an input that `lines` writes above it, and the input.

@@ -16,11 +16,15 @@ from cases.model import Layout, Question
 from cases.program import Typed, shapes
 
 
-def typed(question: Question) -> dict[str, Typed]:
-    """Global shape and dtype of every input and result; in mode plan with no value made."""
+def typed(question: Question, framework: str = "") -> dict[str, Typed]:
+    """Global shape and dtype of every input and result; in mode plan with no value made.
+
+    ``framework``: the one whose own dtypes they are, where it defines some apart.
+    """
     if question.mode == "plan":
-        return shapes(question)
-    return {name: Typed(one.shape, one.dtype.name) for name, one in evaluate(question).items()}
+        return shapes(question, framework)
+    values = evaluate(question, framework)
+    return {name: Typed(one.shape, one.dtype.name) for name, one in values.items()}
 
 
 def layouts(question: Question) -> dict[str, Layout | None]:
@@ -38,11 +42,14 @@ def layouts(question: Question) -> dict[str, Layout | None]:
     return known
 
 
-def observe(question: Question) -> Answer:
-    """The reference's answer: every input and result, checked or not."""
+def observe(question: Question, framework: str = "") -> Answer:
+    """The reference's answer: every input and result, checked or not.
+
+    ``framework``: the one to whose own meaning it holds, where an op has several.
+    """
     known, on = layouts(question), homes(question)
     seen = []
-    for name, value in evaluate(question).items():
+    for name, value in evaluate(question, framework).items():
         mesh, layout = on[name], known[name]
         shards = offsets = None
         if layout is not None:

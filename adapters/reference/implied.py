@@ -14,6 +14,7 @@ gathering the innermost mesh axis among them. Knows no bytes and looks for nothi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 from adapters.reference.plan import Move, MoveKind, Plan
@@ -29,18 +30,38 @@ def implied(mesh: Mesh, source: Layout, target: Layout, shape: tuple[int, ...]) 
 
     Axes of size 1 never communicate. Layouts that mean the same imply nothing.
     """
+    return _plan(mesh, source, target, shape, _FIRST)
+
+
+@lru_cache(maxsize=65536)
+def thrifty(mesh: Mesh, source: Layout, target: Layout, shape: tuple[int, ...]) -> Plan:
+    """As `implied`, but what makes shards smaller goes first and what makes them larger last."""
+    return _plan(mesh, source, target, shape, _SMALLER)
+
+
+def _plan(
+    mesh: Mesh, source: Layout, target: Layout, shape: tuple[int, ...], order: tuple[str, ...]
+) -> Plan:
     if same(mesh, source, target, shape):
         return ()
     source, target = normal(mesh, source), normal(mesh, target)
     waiting = _changed(mesh, source, target)
     now, plan = source, []
     while waiting:
-        move = _next(mesh, now, target, waiting) or _untie(mesh, now, waiting)
+        ready = _ready_moves(mesh, now, target, waiting)
+        if order:
+            ready = iter(sorted(ready, key=lambda move: order.index(move.kind)))
+        move = next(ready, None) or _untie(mesh, now, waiting)
         plan.append(move)
         now = move.after
         if _place(now, move.axes[0]) == _place(target, move.axes[0]):
             waiting.remove(move.axes[0])
     return tuple(plan)
+
+
+# Of the moves that are ready: the first in mesh order, or the first by kind.
+_FIRST: tuple[str, ...] = ()
+_SMALLER = ("local", "reduce-scatter", "all-to-all", "all-reduce", "all-gather")
 
 
 def _place(layout: Layout, axis: str) -> tuple[str, ...] | int | None:
@@ -89,8 +110,8 @@ def _ready(now: Layout, target: Layout, axis: str, dim: int) -> bool:
     return now.dims[dim] == target.dims[dim][:place]
 
 
-def _next(mesh: Mesh, now: Layout, target: Layout, waiting: list[str]) -> Move | None:
-    """The first waiting axis, in mesh order, that can go where it should; None if all wait."""
+def _ready_moves(mesh: Mesh, now: Layout, target: Layout, waiting: list[str]) -> Iterator[Move]:
+    """What takes a waiting axis where it should go, in mesh order; nothing if all wait."""
     for axis in waiting:
         here, there = _place(now, axis), _place(target, axis)
         arrives = isinstance(there, int) and there != here and _ready(now, target, axis, there)
@@ -98,21 +119,20 @@ def _next(mesh: Mesh, now: Layout, target: Layout, waiting: list[str]) -> Move |
             if now.dims[here][-1] != axis:
                 continue
             if there == ("partial", "sum"):
-                return _move("local", now, target, axis, there)
-            if here == there or not isinstance(there, int):
-                return _move("all-gather", now, target, axis)
-            if arrives:
-                return _move("all-to-all", now, target, axis, there)
+                yield _move("local", now, target, axis, there)
+            elif here == there or not isinstance(there, int):
+                yield _move("all-gather", now, target, axis)
+            elif arrives:
+                yield _move("all-to-all", now, target, axis, there)
         elif here is not None:
             if not any(name == axis for name, _ in due(now.partial)[0]):
                 continue
             if not isinstance(there, int):
-                return _move("all-reduce", now, target, axis)
-            if arrives:
-                return _move("reduce-scatter", now, target, axis, there)
+                yield _move("all-reduce", now, target, axis)
+            elif arrives:
+                yield _move("reduce-scatter", now, target, axis, there)
         elif arrives or not isinstance(there, int):
-            return _move("local", now, target, axis, there)
-    return None
+            yield _move("local", now, target, axis, there)
 
 
 def _untie(mesh: Mesh, now: Layout, waiting: list[str]) -> Move:

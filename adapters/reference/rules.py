@@ -9,17 +9,23 @@ rather than guess: then nothing is implied.
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Iterator
 from functools import lru_cache
 
 from adapters.reference.cheapest import every_layout
-from adapters.reference.implied import implied
+from adapters.reference.implied import implied, thrifty
 from adapters.reference.plan import Plan, collectives, cost
 from cases.layout import is_even, normal, ranges, same, used
 from cases.model import Layout, Mesh, Step
 from cases.ops import OPS, Op
-from cases.ops.row import Labels
+from cases.ops.row import UNSAID, Label, Labels
 
 Shape = tuple[int, ...]
+Axes = tuple[str, ...]
+Pending = tuple[tuple[str, str], ...]
+# A layout that an operand could be moved to first: what that costs, and how it is done.
+Way = tuple[tuple[int, int], Layout, Plan]
 
 
 def labels(step: Step, shapes: tuple[Shape, ...]) -> Labels | None:
@@ -28,11 +34,16 @@ def labels(step: Step, shapes: tuple[Shape, ...]) -> Labels | None:
     return None if rule is None else rule(shapes, step.params)
 
 
-def reduces(op: Op, step: Step) -> str:
-    """The reduction that an op is over the labels that vanish."""
+def reductions(op: Op, step: Step) -> tuple[str, ...]:
+    """What an op may be over the labels that vanish: any of these reductions, or none."""
     if op.reduces == "by reduction":
-        return "avg" if step.params.get("reduction", "mean") == "mean" else "sum"
-    return op.reduces
+        return ("avg",) if step.params.get("reduction", "mean") == "mean" else ("sum",)
+    return (op.reduces,) if isinstance(op.reduces, str) else op.reduces
+
+
+def linear(op: Op, step: Step) -> frozenset[str]:
+    """The pending reductions that an op passes through where its arguments owe the same."""
+    return op.linear if isinstance(op.linear, frozenset) else op.linear(step.params)
 
 
 def propagate(
@@ -42,66 +53,132 @@ def propagate(
 
     ``shapes`` and ``layouts`` are those of the step's tensor operands, in order. None where no
     rule is clear: operands split differently, a reduction that the op does not pass through.
+    Where several kinds of reduction may be owed, the first that the op names.
     """
+    return next(given(mesh, step, shapes, layouts), None)
+
+
+def given(
+    mesh: Mesh, step: Step, shapes: tuple[Shape, ...], layouts: tuple[Layout, ...]
+) -> Iterator[Layout]:
+    """As `propagate`: one layout for every reduction that may be owed."""
     named = labels(step, shapes)
     if named is None:
-        return None
+        return
     operands, result = named
     op = OPS[step.op]
     layouts = tuple(normal(mesh, layout) for layout in layouts)
-    order: dict[str, tuple[str, ...]] = {}
+    order: dict[str, Axes] = {}
     for names, layout in zip(operands, layouts, strict=True):
-        for name, axes in zip(names, layout.dims, strict=True):
-            if (not name and axes) or order.setdefault(name, axes) != axes:
-                return None
-    split = [axis for axes in order.values() for axis in axes]
-    if len(set(split)) < len(split):
-        return None
-    owed = _passed(op, step, layouts)
-    if owed is None or any(axis in split for axis, _ in owed):
-        return None
-    paid = [
-        (axis, reduces(op, step))
-        for name, axes in order.items()
-        if name not in result
-        for axis in axes
-    ]
-    if paid and not (reduces(op, step) and _fit(mesh, reduces(op, step), shapes, layouts)):
-        return None
-    partial = (*owed, *paid)
-    if (
-        len({what for _, what in partial} - {"sum", "avg"})
-        + (any(what in ("sum", "avg") for _, what in partial))
-        > 1
-    ):
-        return None  # which of the reductions is due first is the framework's to say
-    return Layout(
-        tuple(order.get(name, ()) for name in result),
-        tuple(sorted(partial, key=lambda pending: mesh.names.index(pending[0]))),
-    )
+        for label, axes in zip(names, layout.dims, strict=True):
+            split = parts(mesh, label, axes)
+            if split is None or any(order.setdefault(one, had) != had for one, had in split):
+                return
+    used_up = [axis for axes in order.values() for axis in axes]
+    if len(set(used_up)) < len(used_up):
+        return
+    dims = []
+    for label in result:
+        inner = [label] if isinstance(label, str) else [name for name, _ in label]
+        axes = tuple(axis for name in inner for axis in order.get(name, ()))
+        again = dict(parts(mesh, label, axes) or ((None, ()),))
+        if any(again.get(name, ()) != order.get(name, ()) for name in inner):
+            return
+        dims.append(axes)
+    at = _position(step, op.addend)
+    others = [index for index in range(len(layouts)) if index != at]
+    owed = _passed(op, step, {index: layouts[index] for index in others})
+    if owed is None or any(axis in used_up for axis, _ in owed):
+        return
+    kept = {name for label in result for name in _names(label)}
+    vanish = [axis for name, axes in order.items() if name not in kept for axis in axes]
+    for what in reductions(op, step) if vanish else ("",):
+        if vanish and not (what and _fit(mesh, what, shapes, layouts)):
+            continue
+        partial = tuple(
+            sorted(
+                (*owed, *((axis, what) for axis in vanish)),
+                key=lambda pending: mesh.names.index(pending[0]),
+            )
+        )
+        if at is not None and set(layouts[at].partial) != set(partial):
+            continue  # what is added is added once
+        kinds = {"sum" if kind == "avg" else kind for _, kind in partial}
+        if len(kinds) <= 1:  # else which is due first is the framework's to say
+            yield Layout(tuple(dims), partial)
 
 
-def _passed(op: Op, step: Step, layouts: tuple[Layout, ...]) -> tuple[tuple[str, str], ...] | None:
+def _names(label: Label) -> tuple[str, ...]:
+    return (label,) if isinstance(label, str) else tuple(name for name, _ in label)
+
+
+def parts(mesh: Mesh, label: Label, axes: Axes) -> tuple[tuple[str, Axes], ...] | None:
+    """Which part of a dim each of its axes splits; None if a part that cannot be is split.
+
+    Axes split the major part until nothing is left of it, then the next. Where an axis does not
+    divide a part, its chunks must end where those of the whole dim do, and no axis may follow.
+    """
+    if isinstance(label, str):
+        return None if axes and label in ("", UNSAID) else ((label, axes),)
+    found: dict[str, Axes] = {name: () for name, _ in label}
+    place, left = 0, label[0][1]
+    for count, axis in enumerate(axes):
+        while left == 1 and place + 1 < len(label):
+            place += 1
+            left = label[place][1]
+        name = label[place][0]
+        inner = math.prod(size for _, size in label[place + 1 :])
+        chunk = -(-left // mesh[axis])
+        if name in ("", UNSAID):
+            return None
+        uneven = left % mesh[axis] and inner > 1
+        if uneven and (chunk * inner != -(-left * inner // mesh[axis]) or count + 1 < len(axes)):
+            return None
+        found[name] += (axis,)
+        left = chunk
+    return tuple(found.items())
+
+
+def _position(step: Step, arg: int | None) -> int | None:
+    """The number of an argument among the tensor operands; None if it is not one of them."""
+    if arg is None or arg >= len(step.args) or not isinstance(step.args[arg], str):
+        return None
+    return sum(isinstance(one, str) for one in step.args[:arg])
+
+
+def _passed(op: Op, step: Step, layouts: dict[int, Layout]) -> Pending | None:
     """The operands' pending reductions, where the op may be done before them."""
-    owing = [index for index, layout in enumerate(layouts) if layout.partial]
+    owing = [index for index, layout in layouts.items() if layout.partial]
     if not owing:
         return ()
     pending = layouts[owing[0]].partial
-    tensors = [arg for arg in step.args if isinstance(arg, str)]
-    alike = all(set(layout.partial) == set(pending) for layout in layouts)
-    if alike and len(tensors) == len(step.args) and {what for _, what in pending} <= op.linear:
-        return pending
-    places = [index for index, arg in enumerate(step.args) if isinstance(arg, str)]
+    among = op.together or tuple(range(len(step.args)))
+    places = {_position(step, arg) for arg in among if arg < len(step.args)}
     if (
-        len(owing) == 1
-        # What may be added to it, a bias, is added once.
-        and len(step.args) == len(op.args)
-        and places[owing[0]] in op.each
-        and {what for _, what in pending} <= {"sum", "avg"}
-        and not any(axis in used(other) for axis, _ in pending
-                    for index, other in enumerate(layouts) if index != owing[0])
-    ):  # fmt: skip
+        places <= layouts.keys()
+        and {what for _, what in pending} <= linear(op, step)
+        and all(
+            set(layout.partial) == set(pending)
+            if index in places
+            else not layout.partial and not any(axis in used(layout) for axis, _ in pending)
+            for index, layout in layouts.items()
+        )
+    ):
         return pending
+    tensors = [place for place, arg in enumerate(step.args) if isinstance(arg, str)]
+    # Of sums over different axes each device has one addend of each factor.
+    if all(
+        tensors[index] in op.each
+        and {what for _, what in layouts[index].partial} <= op.singly
+        and not any(
+            axis in used(other)
+            for axis, _ in layouts[index].partial
+            for beside, other in layouts.items()
+            if beside != index
+        )
+        for index in owing
+    ):
+        return tuple(itertools.chain(*(layouts[index].partial for index in owing)))
     return None
 
 
@@ -122,7 +199,7 @@ def _fit(mesh: Mesh, reduces: str, shapes: tuple[Shape, ...], layouts: tuple[Lay
 @lru_cache(maxsize=4096)
 def _ways(
     mesh: Mesh, source: Layout, shape: Shape, itemsize: int, ops: tuple[str, ...]
-) -> tuple[tuple[tuple[int, int], Layout, Plan], ...]:
+) -> tuple[Way, ...]:
     """Every layout that an operand could be moved to first, cheapest first, with the move.
 
     It may go on owing any of what it owes, and come to owe ``ops``.
@@ -136,11 +213,30 @@ def _ways(
                     wanted[Layout(layout.dims, kept)] = None
     ways = []
     for number, layout in enumerate(wanted):
-        plan = implied(mesh, source, layout, shape)
-        price = sum(cost(mesh, move, shape) for move in plan) * itemsize
-        ways.append(((price, len(collectives(plan))), number, layout, plan))
+        price, plan = _move(mesh, source, layout, shape, itemsize)
+        ways.append((price, number, layout, plan))
     ways.sort(key=lambda way: way[:2])
     return tuple((price, layout, plan) for price, _, layout, plan in ways)
+
+
+def _move(
+    mesh: Mesh, source: Layout, target: Layout, shape: Shape, itemsize: int
+) -> tuple[tuple[int, int], Plan]:
+    """What a relayout on an op's way costs, and how it is done.
+
+    By the placement algebra, or with its moves in another order where that takes fewer bytes:
+    nobody who works on a slice has to gather it before.
+    """
+    plan = implied(mesh, source, target, shape)
+    if len(plan) > 1:
+        plan = min(
+            plan, thrifty(mesh, source, target, shape), key=lambda p: _elements(mesh, p, shape)
+        )
+    return (_elements(mesh, plan, shape) * itemsize, len(collectives(plan))), plan
+
+
+def _elements(mesh: Mesh, plan: Plan, shape: Shape) -> int:
+    return sum(cost(mesh, move, shape) for move in plan)
 
 
 def implied_by(
@@ -156,40 +252,77 @@ def implied_by(
     The cheapest relayout of the operands, and of what the rule then gives, that ends in that
     layout: a reduction paid at once is paid on the result. Plans come with the shape and item
     size of the tensor that they move: the operands in order, then the result. None where the
-    rule gives nothing however the operands are laid out.
+    rule gives nothing however the operands are laid out, or says nothing of operands like these.
 
     ``itemsizes``: bytes per element of the operands in order, then of the result.
     """
     shape, reported = result
+    op, named = OPS[step.op], labels(step, shapes)
+    if named is None or not _said(mesh, op, named, layouts):
+        return None
     best: tuple[tuple[int, int], tuple[tuple[Plan, Shape, int], ...]] | None = None
-    # Where an op passes on what all its operands owe, one that owes nothing may come to.
-    owed = {op for layout in layouts for _, op in layout.partial} & OPS[step.op].linear
-    ops = tuple(sorted(owed)) if len(layouts) > 1 else ()
-    choices = [
-        _ways(mesh, layout, own, size, ops) for layout, own, size in zip(layouts, shapes, itemsizes)
-    ]
-    for ways in _by_price(choices):
-        price = sum(way[0][0] for way in ways), sum(way[0][1] for way in ways)
+    choices = []
+    at = _position(step, op.addend)
+    owed = {what for layout in layouts for _, what in layout.partial}
+    for index, (layout, own, size) in enumerate(zip(layouts, shapes, itemsizes)):
+        # Where an op passes on what all its operands owe, one that owes nothing may come to.
+        ops = owed & linear(op, step) if len(layouts) > 1 else set()
+        if index == at:
+            ops = owed | set(reductions(op, step))
+        ways = _ways(mesh, layout, own, size, tuple(sorted(ops)))
+        choices.append([way for way in ways if _splits(mesh, named[0][index], way[1])])
+    tensors = tuple(arg for arg in step.args if isinstance(arg, str))
+    for price, ways in _by_price(tensors, choices):
         if best is not None and price >= best[0]:
             break
-        given = propagate(mesh, step, shapes, tuple(way[1] for way in ways))
-        if given is None:
-            continue
-        last: Plan = ()
-        if not same(mesh, given, reported, shape):
-            last = implied(mesh, given, reported, shape)
-            more = sum(cost(mesh, move, shape) for move in last) * itemsizes[-1]
-            price = price[0] + more, price[1] + len(collectives(last))
-        if best is None or price < best[0]:
-            plans = [(way[2], own, size) for way, own, size in zip(ways, shapes, itemsizes)]
-            best = price, (*plans, (last, shape, itemsizes[-1]))
+        for made in given(mesh, step, shapes, tuple(way[1] for way in ways)):
+            more: tuple[int, int] = (0, 0)
+            last: Plan = ()
+            if not same(mesh, made, reported, shape):
+                more, last = _move(mesh, made, reported, shape, itemsizes[-1])
+            total = price[0] + more[0], price[1] + more[1]
+            if best is None or total < best[0]:
+                once = _once(tensors, ways)
+                plans = [
+                    (way[2] if first else (), own, size)
+                    for way, own, size, first in zip(ways, shapes, itemsizes, once)
+                ]
+                best = total, (*plans, (last, shape, itemsizes[-1]))
     return None if best is None else best[1]
 
 
+def _said(mesh: Mesh, op: Op, named: Labels, layouts: tuple[Layout, ...]) -> bool:
+    """Whether a rule says what operands that are laid out like these imply."""
+    for names, layout in zip(named[0], (normal(mesh, one) for one in layouts), strict=True):
+        if any(what in op.unclear for _, what in layout.partial):
+            return False
+        for label, axes in zip(names, layout.dims, strict=True):
+            if UNSAID in _names(label) and parts(mesh, label, axes) is None:
+                return False
+    return True
+
+
+def _splits(mesh: Mesh, names: tuple[Label, ...], layout: Layout) -> bool:
+    """Whether an operand may be split like this at all."""
+    dims = zip(names, normal(mesh, layout).dims, strict=True)
+    return all(parts(mesh, label, axes) is not None for label, axes in dims)
+
+
+def _once(tensors: Axes, ways: tuple[Way, ...]) -> tuple[bool, ...]:
+    """Which operands are moved: one that is given twice, and wanted alike, is moved once."""
+    if len(set(tensors)) == len(tensors):
+        return (True,) * len(tensors)
+    wanted = [(name, way[1]) for name, way in zip(tensors, ways, strict=True)]
+    return tuple(one not in wanted[:count] for count, one in enumerate(wanted))
+
+
 def _by_price(
-    choices: list[tuple[tuple[tuple[int, int], Layout, Plan], ...]],
-) -> itertools.chain[tuple[tuple[tuple[int, int], Layout, Plan], ...]]:
-    """All combinations of one way per operand, cheapest first."""
-    combos = list(itertools.product(*choices))
-    combos.sort(key=lambda ways: (sum(w[0][0] for w in ways), sum(w[0][1] for w in ways)))
-    return itertools.chain(combos)
+    tensors: Axes, choices: list[list[Way]]
+) -> list[tuple[tuple[int, int], tuple[Way, ...]]]:
+    """All combinations of one way per operand with what they cost, cheapest first."""
+    combos = []
+    for ways in itertools.product(*choices):
+        prices = [way[0] for way, first in zip(ways, _once(tensors, ways)) if first]
+        combos.append(((sum(p[0] for p in prices), sum(p[1] for p in prices)), ways))
+    combos.sort(key=lambda combo: combo[0])
+    return combos

@@ -20,7 +20,7 @@ from cases.grids import homes
 from cases.layout import coordinates, due, groups, ranges
 from cases.model import Input, Layout, Mesh, Question, Step
 from cases.ops import OPS
-from cases.ops.row import wide
+from cases.ops.row import Apart, wide
 
 Value = NDArray[Any]
 
@@ -93,52 +93,87 @@ class Undefined(ValueError):
         self.step = step
 
 
-def meaning(step: Step, values: dict[str, Value]) -> Value:
+def meaning(step: Step, values: dict[str, Value], framework: str = "") -> Value:
     """The value of a step's result, given those of the names that it uses.
+
+    ``framework``: the one in which, where the op means something else there.
 
     Raises:
         Undefined: an index out of range, say, or a matrix without an inverse.
     """
-    args = [values[arg] if isinstance(arg, str) else arg for arg in step.args]
+    args = tuple(values[arg] if isinstance(arg, str) else arg for arg in step.args)
+    means = OPS[step.op].meaning
+    if (own := _apart(step, args, framework)) is not None:
+        means = own.meaning
     # Infinities and NaN are values like any other.
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         try:
-            return np.asarray(OPS[step.op].meaning(*args, **step.params))
+            return np.asarray(means(*args, **step.params))
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise Undefined(step.result, str(error)) from None
 
 
+def _apart(step: Step, args: tuple[Any, ...], framework: str) -> Apart | None:
+    """What a step means in a framework, if that is not what its op's row has."""
+    own = OPS[step.op].apart.get(framework)
+    return own if own is not None and own.differs(args, step.params) else None
+
+
 # Judging a case asks for its values several times over, and differences take long.
-_kept: deque[tuple[Question, dict[str, Value]]] = deque(maxlen=4)
+_kept: deque[tuple[Question, str, dict[str, Value]]] = deque(maxlen=8)
 
 
-def evaluate(question: Question) -> dict[str, Value]:
+def evaluate(question: Question, framework: str = "") -> dict[str, Value]:
     """The global value of every input and result; not to be written into.
+
+    ``framework``: by its own meaning of the ops that it defines apart. What that leaves as it is
+    is the very same array.
 
     Raises:
         Undefined: a step has no value.
     """
-    for kept, values in _kept:
-        if kept is question:
+    for kept, name, values in _kept:
+        if kept is question and name == framework:
             return dict(values)
-    values = _evaluate(question)
-    _kept.append((question, values))
+    base = evaluate(question) if framework else None
+    values = _evaluate(question, framework, base)
+    _kept.append((question, framework, values))
     return dict(values)
 
 
-def _evaluate(question: Question) -> dict[str, Value]:
-    with np.errstate(all="ignore"):
-        on = homes(question)
-        values = {given.name: whole(given, on[given.name]) for given in question.inputs}
+def _evaluate(
+    question: Question, framework: str, base: dict[str, Value] | None
+) -> dict[str, Value]:
+    """``base``: the values by the rows' meaning, if another is asked for."""
+    if base is None:
+        with np.errstate(all="ignore"):
+            on = homes(question)
+            values = {given.name: whole(given, on[given.name]) for given in question.inputs}
+    else:
+        values = {given.name: base[given.name] for given in question.inputs}
     for step in question.steps:
-        if step.op == "grad":
+        if base is not None and _stays(question, step, values, base, framework):
+            values[step.result] = base[step.result]
+        elif step.op == "grad":
             of, by = map(str, step.args)
             slope = gradient(_of(question, values, of, by), values[by])
             values[step.result] = slope.astype(values[by].dtype)
         else:
-            values[step.result] = meaning(step, values)
+            values[step.result] = meaning(step, values, framework)
     return values
+
+
+def _stays(
+    question: Question, step: Step, values: dict[str, Value], base: dict[str, Value], framework: str
+) -> bool:
+    """Whether a framework's value of a step is the one that is there, ``base``."""
+    names = [arg for arg in step.args if isinstance(arg, str)]
+    if step.op == "grad":
+        names += [before.result for before in needed(question, *names)]
+    args = tuple(values[arg] if isinstance(arg, str) else arg for arg in step.args)
+    same = all(values[name] is base[name] for name in names)
+    return same and _apart(step, args, framework) is None
 
 
 def _of(

@@ -19,7 +19,7 @@ from adapters.forked import Forked
 from adapters.protocol import VERSION, Hello
 from adapters.torch_dtensor import merge, rank
 from adapters.torch_dtensor.compat import RELEASE
-from adapters.torch_dtensor.names import UNSEEN
+from adapters.torch_dtensor.names import UNSEEN, promises
 from adapters.torch_dtensor.plan import Planner
 from adapters.torch_dtensor.recorder import Recorder
 from adapters.torch_dtensor.script import Unanswerable, members, ranks, task
@@ -62,6 +62,7 @@ class TorchAdapter:
             facts,
             os.getpid(),
             UNSEEN,
+            promises(RELEASE),
         )
 
     def observe(self, question: Question, subject: str, seconds: float) -> Answer:

@@ -14,7 +14,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 from adapters.names import missing, place, resolve
-from adapters.torch_dtensor.names import IN_LINES, NAMES, imported
+from adapters.torch_dtensor.names import IN_LINES, MASK, NAMES, imported
 
 RELEASE = str(torch.__version__)
 
@@ -169,6 +169,15 @@ def reduction(placement: Any) -> str:
     # Before it was a word it was a member of ReduceOp.
     said: Any = placement.reduce_op
     return said if isinstance(said, str) else str(said.name).lower()
+
+
+def reduced_once(placement: Any) -> bool:
+    """Whether a pending reduction can be done one time only, as it uses up what it needs.
+
+    The partial of an embedding or a gather of split rows keeps a mask, which goes with the
+    reduction.
+    """
+    return hasattr(placement, MASK)
 
 
 def groups_of(mesh: DeviceMesh) -> list[Any]:

@@ -7,6 +7,7 @@ anything is right.
 from __future__ import annotations
 
 import contextlib
+import functools
 import traceback
 from collections.abc import Callable, Iterable
 from functools import lru_cache
@@ -23,11 +24,13 @@ from adapters.torch_dtensor.compat import (
     DTensor,
     Missing,
     compute_local_shape_and_global_offset,
+    forget,
     groups_of,
     has,
     in_lines,
     lacks,
     name_of,
+    reduced_once,
     settled,
 )
 from adapters.torch_dtensor.layouts import layout_of, mesh_of, shard_order
@@ -140,14 +143,18 @@ class Evaluation:
         self._train(task, run, ("place",))
         for data in task.inputs:
             if not run.failed:
-                home = task.home(data.line.name)
-                devices = (home.mesh if home else dict(task.meshes)[data.where]).devices
-                position = 0
-                if data.per_device and self._number in devices:
-                    position = devices.index(self._number)
-                run.names[data.line.variable] = self._place.given(data, position)
+                run.names[data.line.variable] = self._given(task, data)
             self.lines((data.line,), run)
             self.derive(task, data.line.name, run)
+
+    def _given(self, task: Task, data: Data) -> torch.Tensor:
+        """The tensor that an input is made of on this rank."""
+        home = task.home(data.line.name)
+        devices = (home.mesh if home else dict(task.meshes)[data.where]).devices
+        position = 0
+        if data.per_device and self._number in devices:
+            position = devices.index(self._number)
+        return self._place.given(data, position)
 
     def evaluate(self, task: Task, run: Run) -> None:
         """Evaluate every step, or the passes of a recipe."""
@@ -195,12 +202,19 @@ class Evaluation:
                 run.collectives[line.name] = self.take(run, line.name)
 
     def materialise(self, task: Task, run: Run) -> None:
-        """Full tensors of what is checked, after the whole program: they change nothing then."""
+        """Full tensors of what is checked, after the whole program: they change nothing then.
+
+        What can be reduced once only the program may have reduced, and then there is nothing
+        left to look at. So that is looked at in a run of its own.
+        """
         failed, run.failed = run.failed, False
         for name in task.check:
             value = run.values.get(name)
             if isinstance(value, DTensor):
-                full = self._next(run, f"{name}/full", value.full_tensor)
+                look: Callable[[], torch.Tensor] = value.full_tensor
+                if task.recipe is None and any(map(reduced_once, value.placements)):
+                    look = functools.partial(self._of_another_run, task, run, name)
+                full = self._next(run, f"{name}/full", look)
                 fired = self.take(run, name)
                 if full is not None:
                     run.fulls[name] = full
@@ -212,6 +226,29 @@ class Evaluation:
                 if name in task.whole and isinstance(value, torch.Tensor):
                     run.fulls[name] = value
         run.failed = failed
+
+    def _of_another_run(self, task: Task, run: Run, name: str) -> torch.Tensor:
+        """The full tensor of a result, from a run of the program that ends with it.
+
+        Inputs are fresh, and nothing else is looked at. Meshes are those that are there.
+        """
+        # A layout that torch worked out before has the mask of that time.
+        forget()
+        names = dict(run.names)
+        with torch.enable_grad():
+            for data in task.inputs:
+                names[data.line.variable] = self._given(task, data)
+                names[data.line.variable] = settled(eval(_compiled(data.line.source), names))
+            region = eval(_compiled(CONTEXTS[task.context]), names) if task.context else None
+            with region or contextlib.nullcontext():
+                for line in task.steps:
+                    value = names[line.variable] = settled(eval(_compiled(line.source), names))
+                    if line.name == name:
+                        break
+        # What the steps fired was told of the first run.
+        self.take(run, name)
+        full: torch.Tensor = value.full_tensor()
+        return full
 
     def model(self, mesh: DeviceMesh) -> Mesh:
         """Axes and devices of a mesh."""

@@ -17,11 +17,12 @@ from cases.model import Layout, Mesh, Param, Step
 from cases.notation import to_placements
 from cases.program import Typed
 
-# What lines call by name, and so no variable may be called.
+# What lines call by name, and so no variable may be called. What a line binds itself begins with
+# "_", as no variable does without a "_" at its end; tests hold every row to both.
 RESERVED = {
     "torch", "F", "DeviceMesh", "DTensor", "Partial", "Replicate", "Shard", "distribute_tensor",
-    "_StridedShard", "dtensor", "manual_seed", "local_map", "loss_parallel", "CommDebugMode",
-    "float", "int", "max", "min", "mesh",
+    "dtensor", "manual_seed", "local_map", "loss_parallel", "CommDebugMode",
+    "float", "int", "max", "min", "slice", "mesh",
 }  # fmt: skip
 _STRIDED = re.compile(r"SS\((\d+),(\d+)\)")
 
@@ -121,7 +122,8 @@ def function(
 def variable(name: str) -> str:
     """The Python variable for a name of the program: itself, unless Python or a line needs it."""
     bare = name.rstrip("_")
-    return f"{name}_" if bare in RESERVED or keyword.iskeyword(bare) else name
+    taken = bare in RESERVED or keyword.iskeyword(bare) or name.startswith("_")
+    return f"{name}_" if taken else name
 
 
 def literal(value: Param) -> str:

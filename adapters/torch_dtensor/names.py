@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from adapters.names import Names, Place, place
+from adapters.protocol import Field, Promise, Promises
 
 # The first release that is asked at all.
 OLDEST = "2.2"
@@ -117,9 +118,27 @@ NAMES: Names = {
     "_cp_options": (Place("2.6", f"{_NEW}.experimental._attention._cp_options"),),
 }
 
+# What a placement keeps its mask in, in every release, if its reduction needs one and uses it up.
+MASK = "mask_buffer"
+
 # How every release hides collectives from counters. On a loopback, 4 ranks and 4 MiB, gloo's
 # reduce-scatter moves as much as its all-reduce, twice what a reduce-scatter needs.
 UNSEEN = ("reduce-scatter: on gloo it is performed as an all-reduce and a slice",)
+
+
+def promises(release: str) -> Promises:
+    """What an answer of this release always shows.
+
+    Raises:
+        packaging.version.InvalidVersion: not a PEP 440 version.
+    """
+    said: tuple[Field, ...] = ("dtype", "layout")
+    fired: tuple[Field, ...] = ("collectives", "full_collectives")
+    offsets: tuple[Field, ...] = ("offsets",)
+    if place(NAMES, "an offset of every shard", release) is None:
+        offsets = ()
+    real: tuple[Field, ...] = (*said, "shards", *offsets, "full", *fired)
+    return {"torch": Promise(real, (*said, *fired, "local"))}
 
 
 # The names that lines and scripts use beside torch and F, in the order of a script's imports.

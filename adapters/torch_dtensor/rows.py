@@ -210,6 +210,11 @@ ROWS: dict[str, Row] = {
     "less_equal": _operator("<="),
     "greater": _operator(">"),
     "greater_equal": _operator(">="),
+    "left_shift": _operator("<<"),
+    "right_shift": _operator(">>"),
+    **{name: form(f"torch.{name}({{0}}, {{1}})") for name in (
+        "bitwise_left_shift", "bitwise_right_shift", "bitwise_and", "bitwise_or", "bitwise_xor")},
+    "bitwise_not": form("torch.bitwise_not({0})"),
     "maximum": _limit("torch.maximum", "min"),
     "minimum": _limit("torch.minimum", "max"),
     **{name: _tensors(f"torch.{name}") for name in (

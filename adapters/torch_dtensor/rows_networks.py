@@ -24,6 +24,13 @@ def _long(call: Call, place: int) -> str:
     return text if call.typed(place).dtype == "int64" else f"{text}.long()"
 
 
+def _place(call: Call, place: int) -> str:
+    """An argument of indices between brackets, where torch takes bytes for a mask."""
+    typed = call.known().get(str(call.step.args[place]))
+    narrow = typed is not None and typed.dtype not in ("int32", "int64")
+    return f"{call.args[place]}.long()" if narrow else call.args[place]
+
+
 def _take_along(call: Call) -> str:
     return f"torch.take_along_dim({call.args[0]}, {_long(call, 1)}, dim={call.integer('axis')})"
 
@@ -83,8 +90,8 @@ def _assign_slice(call: Call) -> str:
     start, stop, step = (call.params.get(name) for name in ("start", "stop", "step"))
     parts.append(f"slice({start}, {stop}, {step})")
     new = call.args[1] if len(call.args) > 1 else literal(call.params["value"])
-    copy = f"{call.args[0]}.clone()"
-    return f"(lambda y: (y.__setitem__(({', '.join(parts)},), {new}), y)[1])({copy})"
+    made = f"(_copy.__setitem__(({', '.join(parts)},), _new), _copy)[1]"
+    return f"(lambda _copy, _new: {made})({call.args[0]}.clone(), {new})"
 
 
 def _set_slice(call: Call) -> str:
@@ -157,7 +164,7 @@ def _from_local(call: Call) -> str:
 def _map_shards(call: Call) -> str:
     where = call.placements.removeprefix(", placements=")
     return (
-        f"local_map(lambda t: t * {literal(call.params['scale'])}, out_placements={where},"
+        f"local_map(lambda _t: _t * {literal(call.params['scale'])}, out_placements={where},"
         f" in_placements=({where},), device_mesh={call.home})({call.args[0]})"
     )
 
@@ -168,13 +175,14 @@ def _item(call: Call) -> str:
 
 NETWORKS: dict[str, Row] = {
     # Indexing.
-    "take": lambda call: f"{call.args[0]}[{at_dim(call.integer('axis'), call.args[1])}]",
+    "take": lambda call: f"{call.args[0]}[{at_dim(call.integer('axis'), _place(call, 1))}]",
     "take_along_axis": _take_along,
     "scatter": _scatter("torch.scatter"),
     "scatter_add": _scatter("torch.scatter_add"),
     "scatter_rows": _at_rows("index_copy"),
     "scatter_add_rows": _at_rows("index_add"),
-    "index_put": form("{0}.index_put(({2}, {3}), {1})"),
+    "index_put": lambda call: (
+        f"{call.args[0]}.index_put(({_place(call, 2)}, {_place(call, 3)}), {call.args[1]})"),
     "masked_fill": lambda call: (
         f"{call.args[0]}.masked_fill({call.args[1]}, {literal(call.params['value'])})"),
     "embedding": _embedding,

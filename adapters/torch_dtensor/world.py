@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from adapters import child
 from adapters.answer import Crashed, Hung
+from adapters.stacks import theirs
 from adapters.torch_dtensor import wire
 from adapters.torch_dtensor.wire import HEAD, Go, Raised, Said, Task, Wanted
 from cases.model import Mesh
@@ -226,7 +227,7 @@ class World:
         return Fault(Hung(why, self._places[place], "", stacks))
 
     def _read_stacks(self, ranks: list[int]) -> tuple[str, ...]:
-        """The Python stack of each of ``ranks``, "" for the others."""
+        """The Python stack of each of ``ranks`` outside this suite, "" for the others."""
         for rank in ranks:
             os.kill(self._pids[rank], signal.SIGUSR1)
         stop = time.monotonic() + STACKS
@@ -238,7 +239,7 @@ class World:
         found = [""] * self.size
         for rank in ranks:
             text = os.pread(self._stacks[rank], 1 << 16, 0).decode(errors="replace").strip()
-            found[rank] = text or f"(no stack in {STACKS} s)"
+            found[rank] = theirs(text) or f"(no stack in {STACKS} s)"
         return tuple(found)
 
 

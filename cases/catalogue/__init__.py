@@ -27,6 +27,7 @@ from cases.model import Case
 HERE = Path(__file__).parent
 FILES = {
     "lesson": HERE / "lesson.toml",
+    "ties": HERE / "ties.toml",
     "public": HERE / "public",
     "meshes": HERE / "meshes.toml",
     "llama": HERE / "llama.toml",

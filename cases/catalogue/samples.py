@@ -332,6 +332,17 @@ _ALGEBRA = (
     _one("fft.rows", _X, axis=0),
 )
 
+_BITS, _MASKS = Operand((8, 4), "whole", "int32"), Operand((8, 4), "ordinal", "int32")
+_PLACES = Operand((8, 4), "below 5", "int32")
+
+_BITWISE = (
+    *_all("left_shift right_shift bitwise_left_shift bitwise_right_shift", _BITS, _PLACES),
+    _one("left_shift.number", _BITS, 2),
+    _one("right_shift.number", _BITS, 1),
+    *_all("bitwise_and bitwise_or bitwise_xor", _BITS, _MASKS),
+    _one("bitwise_not", _BITS),
+)  # fmt: skip
+
 SAMPLES: dict[str, tuple[Sample, ...]] = {
     "pointwise": _POINTWISE,
     "reduction": _REDUCTIONS,
@@ -341,4 +352,5 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
     "ordering": _ORDERING,
     "network": _NETWORKS,
     "algebra": _ALGEBRA,
+    "bits": _BITWISE,
 }

@@ -10,16 +10,16 @@ from scipy import special
 
 from cases.model import Param
 from cases.ops import labels
-from cases.ops.row import Op, Value, is_narrow, rounded, wide
+from cases.ops.promotion import cast, joined
+from cases.ops.row import Op, Value, one_dim, rounded, wide
 
 
 def _contract(function: Any) -> Any:
     """Done in float64 and rounded once; integers stay what they are."""
 
     def meaning(*args: Value, **params: Any) -> Value:
-        dtype = np.result_type(*args)
-        out = np.asarray(function(*map(wide, args), **params))
-        return out.astype(dtype) if any(map(is_narrow, args)) else out
+        out = np.asarray(function(*(wide(one) for one in cast(args, joined(args))), **params))
+        return out.astype(joined(args))
 
     return meaning
 
@@ -31,6 +31,8 @@ def _einsum(x: Value, w: Value, subscripts: str) -> Value:
 def _linear(x: Value, w: Value, b: Value | None = None) -> Value:
     if w.ndim != 2:
         raise ValueError("the weight has two dims, out and in")
+    if b is not None and b.shape != w.shape[:1]:
+        raise ValueError("a bias of one dim, as long as the weight's first")
     out = x @ w.T
     return np.asarray(out if b is None else out + b)
 
@@ -48,7 +50,13 @@ def _outer(x: Value, y: Value) -> Value:
 
 
 def _vecdot(x: Value, y: Value, axis: Param = -1) -> Value:
-    return np.asarray(np.sum(np.conj(x) * y, axis=axis))  # type: ignore[arg-type]
+    ndim = max(x.ndim, y.ndim)
+    if axis is None or isinstance(axis, list):
+        raise ValueError("axis is one dim here")
+    over = one_dim(axis, ndim)
+    products = np.conj(x) * y
+    # Booleans are taken together as in a product of matrices: is any pair true?
+    return np.asarray(np.any(products, over) if x.dtype == bool else np.sum(products, over))
 
 
 def _each(given: Any, count: int) -> tuple[int, ...]:
@@ -77,6 +85,8 @@ def convolution(places: int) -> Any:
 
 
 def _attention(q: Value, k: Value, v: Value, causal: bool = False) -> Value:
+    if min(q.ndim, k.ndim, v.ndim) < 2:
+        raise ValueError("operands of two dims or more")
     scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
     if causal:
         seen = np.tri(*scores.shape[-2:], dtype=np.bool_)
@@ -92,9 +102,9 @@ ROWS = (
     Op("einsum", "contraction", ("x", "w"), _contract(_einsum), required=("subscripts",),
        labels=labels.einsum, each=(0, 1), reduces="sum", whole=True, grads=(0, 1)),
     Op("linear", "contraction", ("x", "w"), _contract(_linear), more=("b",),
-       labels=labels.linear, each=(0, 1), reduces="sum", whole=True, grads=(0, 1, 2)),
+       labels=labels.linear, each=(0, 1), addend=2, reduces="sum", whole=True, grads=(0, 1, 2)),
     Op("addmm", "contraction", ("c", "x", "w"), _contract(_addmm), labels=labels.addmm,
-       whole=True, grads=(0, 1, 2)),
+       each=(1, 2), addend=0, reduces="sum", whole=True, grads=(0, 1, 2)),
     Op("outer", "contraction", ("x", "y"), _contract(_outer), labels=labels.outer, each=(0, 1),
        whole=True, grads=(0, 1)),
     Op("vecdot", "contraction", ("x", "y"), _contract(_vecdot), optional=("axis",),

@@ -9,7 +9,7 @@ import numpy as np
 
 from cases.model import Param
 from cases.ops import labels
-from cases.ops.row import Op, Value, one_dim
+from cases.ops.row import ANY, ORDER, SUM_LIKE, Op, Value, one_dim
 
 
 def _row(name: str, args: tuple[str, ...], meaning: Callable[..., Any], *required: str,
@@ -43,6 +43,8 @@ def _take_along_axis(x: Value, i: Value, axis: Param) -> Value:
 
 def _scatter(x: Value, i: Value, v: Value, axis: Param) -> Value:
     at = one_dim(axis, x.ndim)
+    if not x.ndim == i.ndim == v.ndim:
+        raise ValueError("three operands of as many dims")
     out = x.copy()
     np.put_along_axis(out, _within(i, x.shape[at]), v.astype(x.dtype), at)
     return out
@@ -54,8 +56,8 @@ def _at_rows(x: Value, i: Value, at: int) -> tuple[Any, ...]:
 
 def _scatter_add(x: Value, i: Value, v: Value, axis: Param) -> Value:
     at = one_dim(axis, x.ndim)
-    if i.shape != v.shape:
-        raise ValueError("indices and values of one shape")
+    if i.shape != v.shape or i.ndim != x.ndim:
+        raise ValueError("indices and values of one shape, and of as many dims as the operand")
     out = x.copy()
     where: list[Value] = list(np.indices(i.shape))
     where[at] = _within(i, x.shape[at])
@@ -136,6 +138,8 @@ def _inplace(function: Callable[..., Any]) -> Callable[..., Any]:
     """The result is what the first operand has become: its shape and its dtype."""
 
     def meaning(x: Value, y: Any) -> Value:
+        if not isinstance(x, np.ndarray | np.generic):
+            raise TypeError("a number is not changed in place")
         made = np.asarray(function(x, y))
         if made.shape != x.shape:
             raise ValueError(f"a result of shape {list(made.shape)} does not fit in place")
@@ -156,12 +160,14 @@ def _change(name: str, function: Callable[..., Any], **about: Any) -> Op:
 _SLICE = ("start", "stop", "step")
 
 ROWS = (
-    _row("take", ("x", "i"), _take, "axis", labels=labels.take, each=(0,), grads=(0,)),
+    _row("take", ("x", "i"), _take, "axis", labels=labels.take, linear=ANY, together=(0,),
+         reduces="sum", grads=(0,)),
     _row("take_along_axis", ("x", "i"), _take_along_axis, "axis", labels=labels.along,
-         each=(0,), grads=(0,)),
-    _row("scatter", ("x", "i", "v"), _scatter, "axis", labels=labels.along, grads=(0, 2)),
+         linear=ANY, together=(0,), grads=(0,)),
+    _row("scatter", ("x", "i", "v"), _scatter, "axis", labels=labels.along, linear=ANY,
+         together=(0, 2), grads=(0, 2)),
     _row("scatter_add", ("x", "i", "v"), _scatter_add, "axis", labels=labels.along,
-         grads=(0, 2), moves=False),
+         linear=SUM_LIKE, together=(0, 2), grads=(0, 2), moves=False),
     _row("scatter_rows", ("x", "i", "v"), _scatter_rows, "axis", grads=(0, 2)),
     _row("scatter_add_rows", ("x", "i", "v"), _scatter_add_rows, "axis", grads=(0, 2),
          moves=False),
@@ -169,7 +175,7 @@ ROWS = (
     _row("masked_fill", ("x", "mask"), _masked_fill, "value", labels=labels.broadcast,
          grads=(0,)),
     _row("embedding", ("i", "w"), _embedding, optional=("padding_row",), labels=labels.embedding,
-         each=(1,), grads=(1,)),
+         linear=ANY, together=(1,), reduces="sum", grads=(1,)),
     _row("one_hot", ("i",), _one_hot, "classes", labels=labels.append),
     _row("dynamic_slice", ("x", "i"), _dynamic_slice, "size", "axis", grads=(0,)),
     _row("dynamic_update_slice", ("x", "v", "i"), _dynamic_update_slice, "axis", grads=(0, 1)),
@@ -178,11 +184,12 @@ ROWS = (
 )  # fmt: skip
 
 INPLACE = (
-    _change("inplace_add", np.add, linear=frozenset({"sum", "avg"})),
-    _change("inplace_subtract", np.subtract, linear=frozenset({"sum", "avg"})),
+    _change("inplace_add", np.add, linear=SUM_LIKE, each=(0, 1), singly=ORDER | {"avg"}),
+    _change("inplace_subtract", np.subtract, linear=SUM_LIKE, each=(0,), singly=ORDER | {"avg"}),
     _change("inplace_multiply", np.multiply, each=(0, 1)),
     Op("assign_slice", "inplace", ("x",), _set_slice, more=("v",), required=("axis",),
        optional=(*_SLICE, "value"), whole=True, moves=True, grads=(0, 1)),
     Op("inplace_fill", "inplace", ("x",), _fill, required=("value",), labels=labels.same,
-       whole=True),
+       # As good as any on every device, where what is owed is one of them or their mean.
+       linear=ORDER | {"avg"}, unclear=frozenset({"sum", "product"}), whole=True),
 )  # fmt: skip

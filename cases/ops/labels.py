@@ -1,15 +1,20 @@
 """Which dims of an op's operands and result belong together? Label rules, by kind of op.
 
 A rule is a statement about labels, as in an einsum: every dim of an operand carries one, and
-an axis that splits a label splits it wherever it occurs. "" marks a dim that cannot be split.
+an axis that splits a label splits it wherever it occurs. "" marks a dim that cannot be split;
+`UNSAID` one along which parts can be worked on in ways that no rule puts an order to, each with
+bytes of its own, so that nothing is implied where it is split.
+A dim may be several in one, each with a label and a size, major to minor.
 Knows shapes and parameters; what follows for layouts is worked out elsewhere.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from cases.ops.row import Labels, Params, Rule, Shape, dims, one_dim
+from cases.ops.row import UNSAID, Label, Labels, Params, Rule, Shape, dims, one_dim
 
 
 def names(ndim: int, prefix: str = "d") -> tuple[str, ...]:
@@ -49,42 +54,87 @@ def reduce(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 
 def reduce_whole(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """As `reduce`, but the dims of ``axis`` cannot be split: parts cannot be combined."""
+    """As `reduce`, but nothing is said where the dims of ``axis`` are split.
+
+    Parts are no addends: a place, a spread or a logarithm of a sum is put together from numbers
+    about each part, and which those are is the framework's to say.
+    """
     (own,), result = reduce(shapes, params)
     gone = dims(params.get("axis"), len(own))
-    return (tuple("" if dim in gone else name for dim, name in enumerate(own)),), result
+    return (tuple(UNSAID if dim in gone else name for dim, name in enumerate(own)),), result
 
 
 def along(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """The result has the operand's dims; the dims of ``axis`` cannot be split.
+    """The operand's dims; nothing is said where those of ``axis`` are split: without it, the last.
 
-    Without ``axis`` it is the last.
+    A neighbour's edge, a running total or what is largest of each part may do in place of the
+    whole. What is of another size than in the first operand cannot be split.
     """
     ndim = len(shapes[0])
     gone = dims(params.get("axis", -1), ndim)
-    own = tuple("" if dim in gone else name for dim, name in enumerate(names(ndim)))
-    return (own,) * len(shapes), own
+    own = tuple(UNSAID if dim in gone else name for dim, name in enumerate(names(ndim)))
+    operands = tuple(
+        tuple(
+            name if name == UNSAID or size == whole else ""
+            for name, whole, size in zip(own, shapes[0], shape, strict=True)
+        )
+        for shape in shapes
+    )
+    return operands, tuple("" if name == UNSAID else name for name in own)
+
+
+def cut(start: int | None, stop: int | None, step: int | None) -> Rule:
+    """One element of every ``step``, all along the dim of ``axis``; else as `along`.
+
+    Whoever has whole blocks of ``step`` elements has one of the result in each.
+    """
+
+    def rule(shapes: tuple[Shape, ...], params: Params) -> Labels:
+        (own,), result = along(shapes, params)
+        at = one_dim(params["axis"], len(own))
+        size, block = shapes[0][at], step or 1
+        kept = len(range(size)[start:stop:step])
+        if size % block or (start or 0) >= block or kept < size // block:
+            return (own,), result
+        parts = (("all", kept), (UNSAID, block)) if block > 1 else "all"
+        return ((*own[:at], parts, *own[at + 1 :]),), (*result[:at], "all", *result[at + 1 :])
+
+    return rule
+
+
+def repeat(shapes: tuple[Shape, ...], params: Params) -> Labels:
+    """Every element of ``axis`` is followed by its copies, where it is."""
+    own = names(len(shapes[0]))
+    at = one_dim(params["axis"], len(own))
+    copies = params["repeats"]
+    assert isinstance(copies, int)
+    parts = ((own[at], shapes[0][at]), ("", copies))
+    return (own,), (*own[:at], parts, *own[at + 1 :])
 
 
 def last(count: int) -> Rule:
-    """The first operand's last ``count`` dims cannot be split; the result has its dims."""
+    """The first operand's last ``count`` dims: nothing is said where they are split.
+
+    The result has its dims; the other operands, which go with those dims, cannot be split.
+    """
 
     def rule(shapes: tuple[Shape, ...], params: Params) -> Labels:
-        own = names(len(shapes[0]) - count) + ("",) * count
-        return (own, *(("",) * len(shape) for shape in shapes[1:])), own
+        own = names(len(shapes[0]) - count)
+        rest = tuple(("",) * len(shape) for shape in shapes[1:])
+        return ((*own, *(UNSAID,) * count), *rest), (*own, *("",) * count)
 
     return rule
 
 
 def batched(count: int) -> Rule:
-    """The last ``count`` dims of every operand and of the result cannot be split."""
+    """Nothing is said where the last ``count`` dims are split: elimination can go by blocks."""
 
     def rule(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
         lead = {shape[:-count] for shape in shapes}
         if len(lead) > 1:
             return None
-        own = names(len(shapes[0]) - count) + ("",) * count
-        return (own,) * len(shapes), own
+        own = names(len(shapes[0]) - count)
+        return ((*own, *(UNSAID,) * count),) * len(shapes), (*own, *("",) * count)
 
     return rule
 
@@ -140,9 +190,12 @@ def insert(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 
 def remove(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """The dims of ``axis`` are not in the result, and cannot be split."""
+    """The dims of ``axis`` are not in the result.
+
+    Nothing is said where they are split: one device has what is left, and can send it alone.
+    """
     gone = dims(params["axis"], len(shapes[0]))
-    own = tuple("" if dim in gone else name for dim, name in enumerate(names(len(shapes[0]))))
+    own = tuple(UNSAID if dim in gone else name for dim, name in enumerate(names(len(shapes[0]))))
     return (own,), tuple(name for dim, name in enumerate(own) if dim not in gone)
 
 
@@ -160,38 +213,80 @@ def stretch(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 
 def regroup(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """Reshape: leading and trailing dims of equal size stay; what is between is not split."""
+    """Reshape: dims are told apart by the factors that both shapes have, major to minor.
+
+    [8, 4] as [32] is 8 and 4 in one; [2, 12] as [2, 4, 3] has 12 as 4 and 3. Where the sizes that
+    are left have no common factor, nothing can be split until as many elements have gone by.
+    """
     shape = shapes[0]
     target = params["shape"]
     assert isinstance(target, list)
     made = tuple(np.empty(shape, np.bool_).reshape([int(size) for size in target]).shape)
-    own = [""] * len(shape)
-    out = [""] * len(made)
-    head = 0
-    while head < min(len(shape), len(made)) and shape[head] == made[head]:
-        own[head] = out[head] = f"d{head}"
-        head += 1
-    tail = 1
-    while tail <= min(len(shape), len(made)) - head and shape[-tail] == made[-tail]:
-        own[-tail] = out[-tail] = f"e{tail}"
-        tail += 1
-    return (tuple(own),), tuple(out)
+    if not math.prod(shape):
+        return (("",) * len(shape),), ("",) * len(made)
+    sides = shape, made
+    found: tuple[list[list[tuple[str, int]]], ...] = [[] for _ in shape], [[] for _ in made]
+    at, left = [-1, -1], [1, 1]
+
+    def forward(side: int) -> bool:
+        """To the next dim of a side, if there is one."""
+        if at[side] + 1 == len(sides[side]):
+            return False
+        at[side] += 1
+        left[side] = sides[side][at[side]]
+        return True
+
+    while True:
+        while left == [1, 1] and all(one[n + 1 : n + 2] == (1,) for one, n in zip(sides, at)):
+            # Dims of one element go with one another, as long as they come in pairs.
+            for side in (0, 1):
+                forward(side)
+                found[side][at[side]].append((f"f{sum(map(len, found[0])) - side}", 1))
+        for side in (0, 1):
+            while left[side] == 1 and forward(side):
+                pass
+        if left == [1, 1]:
+            break
+        common = math.gcd(*left)
+        if common > 1:
+            name = f"f{sum(map(len, found[0]))}"
+            for side in (0, 1):
+                found[side][at[side]].append((name, common))
+                left[side] //= common
+            continue
+        gone = [1, 1]
+        while gone[0] != gone[1] or gone == [1, 1]:
+            side = 0 if gone[0] <= gone[1] else 1
+            if left[side] == 1:
+                forward(side)
+            found[side][at[side]].append(("", left[side]))
+            gone[side] *= left[side]
+            left[side] = 1
+    own, out = (tuple(_label(parts) for parts in one) for one in found)
+    return (own,), out
+
+
+def _label(parts: list[tuple[str, int]]) -> Label:
+    """One part by its name alone, a dim of one element by none."""
+    return tuple(parts) if len(parts) > 1 else parts[0][0] if parts else ""
 
 
 def take(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """The dim ``axis`` of the first gives way to the dims of the second, the indices."""
+    """The dim ``axis`` of the first gives way to the dims of the second, the indices.
+
+    Where it is split, each device takes what it has and zero for the rest: a sum is owed.
+    """
     x, i = shapes
-    own = list(names(len(x)))
+    own = names(len(x))
     at = one_dim(params["axis"], len(x))
-    own[at] = ""
     picked = names(len(i), "i")
-    return (tuple(own), picked), (*own[:at], *picked, *own[at + 1 :])
+    return (own, picked), (*own[:at], *picked, *own[at + 1 :])
 
 
 def embedding(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """Indices first, then the columns of the table, whose rows cannot be split."""
+    """Indices first, then the columns of the table; rows as in `take`."""
     picked = names(len(shapes[0]), "i")
-    return (picked, ("", "c")), (*picked, "c")
+    return (picked, ("r", "c")), (*picked, "c")
 
 
 def append(shapes: tuple[Shape, ...], params: Params) -> Labels:
@@ -201,18 +296,17 @@ def append(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 
 def linear(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """x[…, k] by w[n, k]; with a bias, which is added once, k cannot be split."""
+    """x[…, k] by w[n, k], with or without a bias[n]."""
     lead = names(len(shapes[0]) - 1)
-    k = "k" if len(shapes) == 2 else ""
     bias = (("n",),) if len(shapes) == 3 else ()
-    return ((*lead, k), ("n", k), *bias), (*lead, "n")
+    return ((*lead, "k"), ("n", "k"), *bias), (*lead, "n")
 
 
 def addmm(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
-    """c[m, n] + x[m, k] w[k, n]; c is added once, so k cannot be split."""
+    """c[m, n] + x[m, k] w[k, n]."""
     if shapes[0] != (shapes[1][0], shapes[2][1]):
         return None
-    return (("m", "n"), ("m", ""), ("", "n")), ("m", "n")
+    return (("m", "n"), ("m", "k"), ("k", "n")), ("m", "n")
 
 
 def outer(shapes: tuple[Shape, ...], params: Params) -> Labels:
@@ -221,21 +315,32 @@ def outer(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 
 def convolution(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """x[n, c, …] by w[o, c, …]: channels are summed over, places cannot be split."""
-    places = ("",) * (len(shapes[0]) - 2)
-    return (("n", "c", *places), ("o", "c", *places)), ("n", "o", *places)
+    """x[n, c, …] by w[o, c, …]: channels are summed over.
+
+    Nothing is said where places are split: a window needs no more than the neighbour's edge.
+    """
+    places = (UNSAID,) * (len(shapes[0]) - 2)
+    return (("n", "c", *places), ("o", "c", *places)), ("n", "o", *("",) * len(places))
 
 
 def attention(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
-    """Batch and heads; with no causal mask the queries too, and the columns of v."""
+    """Batch and heads; with no causal mask the queries too, and the columns of v.
+
+    Nothing is said where keys or the columns of q and k are split: statistics of parts may do.
+    Nor of queries under a causal mask, which has to know which of them a device has.
+    """
     lead = {shape[:-2] for shape in shapes}
     if len(lead) > 1:
         return None
     batch = names(len(shapes[0]) - 2)
-    queries = "" if params.get("causal") else "q"
+    causal = bool(params.get("causal"))
     return (
-        ((*batch, queries, ""), (*batch, "", ""), (*batch, "", "e")),
-        (*batch, queries, "e"),
+        (
+            (*batch, UNSAID if causal else "q", UNSAID),
+            (*batch, UNSAID, UNSAID),
+            (*batch, UNSAID, "e"),
+        ),
+        (*batch, "" if causal else "q", "e"),
     )
 
 
@@ -248,7 +353,10 @@ def loss(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
 
 
 def by_class(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
-    """x[n, c] with targets t[n]: classes cannot be split, rows only where none is left out."""
+    """x[n, c] with targets t[n], where no mean is taken: of how many is another sum.
+
+    Nothing is said where classes are split: whoever has the target's can send it alone.
+    """
     if len(shapes) != 2 or len(shapes[0]) != 2 or params.get("reduction", "mean") == "mean":
         return None
-    return (("n", ""), ("n",)), ("n",) if params.get("reduction") == "none" else ()
+    return (("n", UNSAID), ("n",)), ("n",) if params.get("reduction") == "none" else ()

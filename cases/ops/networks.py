@@ -9,24 +9,30 @@ import numpy as np
 from scipy import special
 
 from cases.ops import labels
-from cases.ops.row import Op, Value, rounded
+from cases.ops.row import SUM_LIKE, Op, Value, one_dim, rounded
 
 _EXP = "exponentials multiply the error of their argument"
 _SPREAD = "squares double the error of their argument"
 
 
 def _softmax(x: Value, axis: int = -1) -> Value:
-    return np.asarray(special.softmax(x, axis=axis))
+    return np.asarray(special.softmax(x, axis=one_dim(axis, x.ndim)))
 
 
 def _log_softmax(x: Value, axis: int = -1) -> Value:
-    return np.asarray(special.log_softmax(x, axis=axis))
+    return np.asarray(special.log_softmax(x, axis=one_dim(axis, x.ndim)))
+
+
+def _check_weights(x: Value, *weights: Value | None) -> None:
+    if not x.ndim or any(one is not None and one.shape != x.shape[-1:] for one in weights):
+        raise ValueError("an operand of one dim or more, and weights as long as its last")
 
 
 def _layer_norm(
     x: Value, w: Value | None = None, b: Value | None = None, eps: float = 1e-5
 ) -> Value:
     """Over the last dim."""
+    _check_weights(x, w, b)
     off = x - x.mean(-1, keepdims=True)
     out = off / np.sqrt((off * off).mean(-1, keepdims=True) + eps)
     out = out if w is None else out * w
@@ -35,6 +41,7 @@ def _layer_norm(
 
 def _rms_norm(x: Value, w: Value | None = None, eps: float = 1e-5) -> Value:
     """Over the last dim."""
+    _check_weights(x, w)
     out = x / np.sqrt((x * x).mean(-1, keepdims=True) + eps)
     return np.asarray(out if w is None else out * w)
 
@@ -49,6 +56,17 @@ def _reduced(each: Value, reduction: str, count: Any = None) -> Value:
     return np.asarray(each.sum() / (each.size if count is None else count))
 
 
+def _alike(meaning: Callable[..., Any]) -> Callable[..., Any]:
+    """Of operands of one dtype: of several, frameworks make different things."""
+
+    def checked(x: Value, y: Value, **params: Any) -> Value:
+        if x.dtype != y.dtype:
+            raise TypeError(f"takes operands of one dtype, not {x.dtype.name} and {y.dtype.name}")
+        return np.asarray(meaning(x, y, **params))
+
+    return checked
+
+
 def _loss(function: Callable[..., Any]) -> Callable[..., Any]:
     """A loss of ``function`` of two operands of one shape, and parameters."""
 
@@ -57,7 +75,7 @@ def _loss(function: Callable[..., Any]) -> Callable[..., Any]:
             raise ValueError("two operands of one shape")
         return _reduced(function(x, y, **params), reduction)
 
-    return rounded(meaning)
+    return _alike(rounded(meaning))
 
 
 def _square(x: Value, y: Value) -> Value:
@@ -125,6 +143,7 @@ def _classes(name: str, function: Callable[..., Any], **about: Any) -> Op:
               grads=(0,), **about)  # fmt: skip
 
 
+# Of a difference the sums that both operands owe may be paid at once.
 ROWS = (
     Op("softmax", "normalisation", ("x",), rounded(_softmax), optional=("axis",),
        labels=labels.along, grads=(0,), roundings=32, why=_EXP),
@@ -134,10 +153,10 @@ ROWS = (
        optional=("eps",), labels=labels.last(1), grads=(0, 1, 2), roundings=32, why=_SPREAD),
     Op("rms_norm", "normalisation", ("x",), rounded(_rms_norm), more=("w",), optional=("eps",),
        labels=labels.last(1), grads=(0, 1), roundings=32, why=_SPREAD),
-    _pair("mse_loss", _square),
-    _pair("l1_loss", _distance),
-    _pair("huber_loss", _huber, "delta"),
-    _pair("smooth_l1_loss", _smooth, "beta"),
+    _pair("mse_loss", _square, unclear=SUM_LIKE),
+    _pair("l1_loss", _distance, unclear=SUM_LIKE),
+    _pair("huber_loss", _huber, "delta", unclear=SUM_LIKE),
+    _pair("smooth_l1_loss", _smooth, "beta", unclear=SUM_LIKE),
     _pair("binary_cross_entropy", _cross),
     _pair("binary_cross_entropy_with_logits", _cross_logits, roundings=32, why=_EXP),
     _pair("kl_div", _kl),

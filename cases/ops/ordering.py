@@ -8,7 +8,7 @@ import numpy as np
 
 from cases.model import Param
 from cases.ops import labels
-from cases.ops.row import SUM_LIKE, Op, Value, is_narrow, one_dim, wide
+from cases.ops.row import SUM_LIKE, Apart, Op, Value, one_dim, wide
 
 
 def _order(x: Value, axis: Param, descending: bool) -> Value:
@@ -41,11 +41,25 @@ def _topk_values(x: Value, k: int, axis: Param = -1) -> Value:
 
 def _running(function: Any) -> Any:
     def meaning(x: Value, axis: Param = -1) -> Value:
-        dtype = np.dtype(np.int64) if x.dtype.kind in "bi" else x.dtype
+        if x.dtype.kind == "u" and function is np.cumsum:
+            raise TypeError(f"a total of {x.dtype.name} is int64 in torch and uint64 in JAX")
+        dtype = np.dtype(np.int64) if x.dtype.kind in "biu" else x.dtype
         out = function(wide(x), axis=one_dim(axis, x.ndim), dtype=wide(x.astype(dtype)).dtype)
-        return np.asarray(out).astype(dtype) if is_narrow(x) else np.asarray(out)
+        return np.asarray(out).astype(dtype)
 
     return meaning
+
+
+def _narrow_products(x: Value, axis: Param = -1) -> Value:
+    return np.asarray(np.cumprod(x, axis=one_dim(axis, x.ndim), dtype=x.dtype))
+
+
+_NARROW = {"jax": Apart(
+    _narrow_products,
+    lambda args, params: args[0].dtype.kind in "iu" and args[0].dtype.itemsize < 8,
+    "JAX keeps the dtype of whole numbers in a running product, torch widens it to int64",
+    "https://docs.jax.dev/en/latest/_autosummary/jax.numpy.cumulative_prod.html",
+)}  # fmt: skip
 
 
 _LAST = ("axis",)
@@ -54,13 +68,13 @@ ROWS = (
     Op("sort", "ordering", ("x",), _sort, optional=("axis", "descending"), labels=labels.along,
        whole=True, moves=True, grads=(0,)),
     Op("argsort", "ordering", ("x",), _argsort, optional=("axis", "descending"),
-       labels=labels.along, whole=True),
+       labels=labels.along, whole=True, jumps=True),
     Op("topk_values", "ordering", ("x",), _topk_values, required=("k",), optional=_LAST,
        labels=labels.along, whole=True, moves=True, grads=(0,)),
     Op("topk_indices", "ordering", ("x",), _topk_indices, required=("k",), optional=_LAST,
-       labels=labels.along, whole=True),
+       labels=labels.along, whole=True, jumps=True),
     Op("cumulative_sum", "ordering", ("x",), _running(np.cumsum), optional=_LAST,
        labels=labels.along, linear=SUM_LIKE, whole=True, grads=(0,)),
     Op("cumulative_prod", "ordering", ("x",), _running(np.cumprod), optional=_LAST,
-       labels=labels.along, whole=True, grads=(0,)),
+       labels=labels.along, whole=True, grads=(0,), apart=_NARROW),
 )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cases.ops import labels
-from cases.ops.row import Labels, Op, Params, Shape, Value, floats, wide
+from cases.ops.row import SUM_LIKE, Labels, Op, Params, Shape, Value, floats, wide
 
 # How a seed gets where numbers are drawn: set in every process, given to what a framework has
 # for a mesh, or in a generator of its own that is handed to the op.
@@ -92,5 +92,5 @@ ROWS = (
     _set("inplace_uniform", _uniform),
     _set("inplace_normal", _normal),
     Op("dropout", "random", ("x",), _dropout, required=("p", "seed"), optional=_SEEDED,
-       labels=labels.same, grads=(0,), own=True),
+       labels=labels.same, linear=SUM_LIKE, grads=(0,), own=True),
 )  # fmt: skip

@@ -10,7 +10,18 @@ from scipy import special
 
 from cases.model import Param
 from cases.ops import labels
-from cases.ops.row import SUM_LIKE, Op, Value, dims, floats, is_narrow, one_dim, rounded, wide
+from cases.ops.row import (
+    SUM_LIKE,
+    Apart,
+    Op,
+    Value,
+    dims,
+    floats,
+    is_narrow,
+    one_dim,
+    rounded,
+    wide,
+)
 
 _AXES = ("axis", "keepdims")
 _NORM = "squares double the error of their argument"
@@ -18,18 +29,17 @@ _NORM = "squares double the error of their argument"
 
 def _sum_dtype(x: Value) -> np.dtype[Any]:
     # NumPy, torch and JAX (with 64-bit types on) all widen integer sums to 64 bits.
+    if x.dtype.kind == "u":
+        raise TypeError(f"a total of {x.dtype.name} is int64 in torch and uint64 in JAX")
     return np.dtype(np.int64) if x.dtype.kind in "bi" else x.dtype
-
-
-def _axes(axis: Any) -> Any:
-    return tuple(axis) if isinstance(axis, list) else axis
 
 
 def _total(function: Callable[..., Any]) -> Callable[..., Any]:
     """Sum or prod: integers become int64, floats are done in float64 and rounded once."""
 
     def meaning(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
-        total = function(wide(x), axis=_axes(axis), keepdims=keepdims, dtype=_sum_dtype(wide(x)))
+        over = dims(axis, x.ndim)
+        total = function(wide(x), axis=over, keepdims=keepdims, dtype=_sum_dtype(wide(x)))
         return np.asarray(total).astype(_sum_dtype(x) if x.dtype.kind in "bi" else x.dtype)
 
     return meaning
@@ -37,8 +47,23 @@ def _total(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _reduce(function: Callable[..., Any]) -> Callable[..., Any]:
     def meaning(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
-        out = np.asarray(function(wide(x), axis=_axes(axis), keepdims=keepdims))
-        return out.astype(x.dtype) if is_narrow(x) else out
+        out = np.asarray(function(wide(x), axis=dims(axis, x.ndim), keepdims=keepdims))
+        return out.astype(x.dtype) if is_narrow(x) or x.dtype == np.complex64 else out
+
+    return meaning
+
+
+def _real_of(x: Value) -> np.dtype[Any]:
+    """The dtype of the sizes of x."""
+    sizes: np.dtype[Any] = np.abs(x[:0] if x.ndim else x).dtype
+    return sizes
+
+
+def _truth(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Of any dtype, whether elements are other than 0: the result is boolean."""
+
+    def meaning(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
+        return np.asarray(function(x != 0, axis=dims(axis, x.ndim), keepdims=keepdims))
 
     return meaning
 
@@ -52,8 +77,9 @@ def _mean(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
 def _spread(function: Callable[..., Any]) -> Callable[..., Any]:
     def meaning(x: Value, axis: Param = None, keepdims: bool = False, correction: int = 0) -> Value:
         floats(x)
-        out = function(wide(x), axis=_axes(axis), keepdims=keepdims, ddof=correction)
-        return np.asarray(out).astype(x.dtype)
+        over = dims(axis, x.ndim)
+        out = function(wide(x), axis=over, keepdims=keepdims, ddof=correction)
+        return np.asarray(out).astype(_real_of(x))
 
     return meaning
 
@@ -68,7 +94,20 @@ def _norm(x: Value, axis: Param = None, keepdims: bool = False, ord: Param = 2) 
         out = np.sum(size**ord, axis=over, keepdims=keepdims) ** (1 / ord)
     else:
         raise ValueError(f"ord {ord!r} is none of 1, 2, … and 'inf'")
-    return np.asarray(out).astype(x.dtype)
+    return np.asarray(out).astype(_real_of(x))
+
+
+# torch alone keeps the dtype of uint8, which was its boolean once.
+_BYTES_LINK = "https://docs.pytorch.org/docs/stable/generated/torch.any.html"
+
+
+def _bytes(function: Callable[..., Any]) -> dict[str, Apart]:
+    def meaning(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
+        return np.asarray(_truth(function)(x, axis, keepdims)).astype(np.uint8)
+
+    why = "torch documents uint8 as the result for uint8, and bool for every other dtype"
+    return {"torch": Apart(meaning, lambda args, params: args[0].dtype == np.uint8, why,
+                           _BYTES_LINK)}  # fmt: skip
 
 
 def _arg(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,13 +123,14 @@ def _max_with_index(x: Value, axis: Param = None) -> Value:
 
 
 def _count(x: Value, axis: Param = None) -> Value:
-    return np.asarray(np.count_nonzero(x, axis=_axes(axis))).astype(np.int64)
+    return np.asarray(np.count_nonzero(x, axis=dims(axis, x.ndim))).astype(np.int64)
 
 
 def _logsumexp(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
+    over = dims(axis, x.ndim)
     if not x.ndim:
         return x
-    out: Value = special.logsumexp(x, axis=dims(axis, x.ndim), keepdims=keepdims)
+    out: Value = special.logsumexp(x, axis=over, keepdims=keepdims)
     return out
 
 
@@ -108,8 +148,10 @@ ROWS = (
          whole=True, grads=(0,)),
     _row("min", _reduce(np.min), labels=labels.reduce, linear=frozenset({"min"}), reduces="min",
          whole=True, grads=(0,)),
-    _row("any", _reduce(np.any), labels=labels.reduce_whole, whole=True),
-    _row("all", _reduce(np.all), labels=labels.reduce_whole, whole=True),
+    _row("any", _truth(np.any), labels=labels.reduce, reduces=("sum", "max"), whole=True,
+         jumps=True, apart=_bytes(np.any)),
+    _row("all", _truth(np.all), labels=labels.reduce, reduces=("product", "min"), whole=True,
+         jumps=True, apart=_bytes(np.all)),
     _row("var", _spread(np.var), optional=(*_AXES, "correction"), labels=labels.reduce_whole,
          grads=(0,), roundings=16, why=_NORM),
     _row("std", _spread(np.std), optional=(*_AXES, "correction"), labels=labels.reduce_whole,
@@ -118,10 +160,10 @@ ROWS = (
          roundings=16, why=_NORM),
     _row("logsumexp", rounded(_logsumexp), labels=labels.reduce_whole, grads=(0,), roundings=32,
          why="exponentials multiply the error of their argument"),
-    _row("argmax", _arg(np.argmax), labels=labels.reduce_whole, whole=True),
-    _row("argmin", _arg(np.argmin), labels=labels.reduce_whole, whole=True),
+    _row("argmax", _arg(np.argmax), labels=labels.reduce_whole, whole=True, jumps=True),
+    _row("argmin", _arg(np.argmin), labels=labels.reduce_whole, whole=True, jumps=True),
     _row("max_with_index", _max_with_index, required=("axis",), optional=(),
-         labels=labels.reduce_whole, whole=True),
+         labels=labels.reduce_whole, whole=True, jumps=True),
     _row("count_nonzero", _count, optional=("axis",), labels=labels.reduce, reduces="sum",
-         whole=True),
+         whole=True, jumps=True),
 )  # fmt: skip

@@ -18,8 +18,12 @@ from cases.model import REDUCTIONS, Param, Tolerance
 Value = NDArray[Any]
 Shape = tuple[int, ...]
 Params = dict[str, Param]
-# Per operand and for the result: a label per dim. A dim with the label "" is never split.
-Labels = tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]
+# What a dim is called; or, of a dim that is several in one, each with its size, major to minor.
+# A dim (or part) called "" is never split; of one called `UNSAID` nothing is said where it is.
+Label = str | tuple[tuple[str, int], ...]
+UNSAID = "?"
+# Per operand and for the result: a label per dim.
+Labels = tuple[tuple[tuple[Label, ...], ...], tuple[Label, ...]]
 Rule = Callable[[tuple[Shape, ...], Params], Labels | None]
 
 Family = Literal[
@@ -27,6 +31,19 @@ Family = Literal[
     "normalisation", "loss", "convolution", "attention", "linalg", "fft", "inplace", "local",
     "gradient", "random",
 ]  # fmt: skip
+
+
+class Apart(msgspec.Struct, frozen=True):
+    """What an op means in one framework, where that defines a dtype or a value in its own way.
+
+    ``differs``: whether it does for these arguments and parameters; else the row's meaning holds.
+    ``why`` says what is defined, and ``link`` where.
+    """
+
+    meaning: Callable[..., Any]
+    differs: Callable[[tuple[Any, ...], Params], bool]
+    why: str
+    link: str
 
 
 class Op(msgspec.Struct, frozen=True):
@@ -38,15 +55,21 @@ class Op(msgspec.Struct, frozen=True):
 
     ``labels``: the layout rule, which says for the shapes of the tensor operands what each
     dim is called in them and in the result; None where there is no clear rule. ``linear``: the
-    pending reductions that the op passes through when every argument owes the same. ``each``:
-    the arguments in which it is linear one at a time, the others held fixed. ``reduces``: the
-    reduction that it is over the labels that vanish; "by reduction": the parameter says.
+    pending reductions that the op passes through when every argument owes the same, or every
+    one of those ``together`` while the others owe nothing; a function of the parameters if they
+    say. ``each``: the arguments in which it passes on those of ``singly`` one at a time, the
+    others held fixed. ``addend``: the argument that is added to the rest, so that it must owe
+    what the rest owes. ``unclear``: the pending reductions of which no rule says whether they
+    are passed on. ``reduces``: the reduction that it is over the labels that vanish, or those
+    that do as well; "by reduction": the parameter says.
 
     ``moves``: elements are only moved about or left out. ``whole``: whole numbers give whole
     numbers. ``roundings``: how many roundings of the dtype a right result may be off, and
     ``why``. ``grads``: the arguments in which it has a derivative, by position.
     ``places``: it takes the layout of its result as a parameter, placements or spec.
-    ``own``: its values are each framework's own business (random numbers).
+    ``own``: its values are each framework's own business (random numbers). ``apart``: by
+    framework, the meaning that it documents where that is not the row's. ``jumps``: where its
+    arguments change little, its value may change by a whole number or a truth.
     """
 
     name: str
@@ -58,9 +81,13 @@ class Op(msgspec.Struct, frozen=True):
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     labels: Rule | None = None
-    linear: frozenset[str] = frozenset()
+    linear: frozenset[str] | Callable[[Params], frozenset[str]] = frozenset()
+    together: tuple[int, ...] = ()
     each: tuple[int, ...] = ()
-    reduces: str = ""
+    singly: frozenset[str] = frozenset({"sum", "avg"})
+    addend: int | None = None
+    unclear: frozenset[str] = frozenset()
+    reduces: str | tuple[str, ...] = ()
     moves: bool = False
     whole: bool = False
     roundings: int = 8
@@ -68,9 +95,13 @@ class Op(msgspec.Struct, frozen=True):
     grads: tuple[int, ...] = ()
     places: bool = False
     own: bool = False
+    apart: dict[str, Apart] = {}
+    jumps: bool = False
 
 
 SUM_LIKE = frozenset({"sum", "avg"})
+# A function that never falls may be taken before the largest, or the smallest, is.
+ORDER = frozenset({"max", "min"})
 ANY = frozenset(REDUCTIONS)
 
 # Half the distance between neighbours at 1, times two: one rounding of the dtype.
@@ -136,6 +167,8 @@ def rounded(function: Callable[..., Any], takes: int | None = None) -> Callable[
             return out
         if kind is np.complex128 and dtype.kind != "c":
             return out.astype(np.complex64 if dtype.itemsize < 8 else np.complex128)
+        if kind is np.float64 and dtype.kind == "c":
+            return out.astype(np.float32 if dtype.itemsize < 16 else np.float64)
         return out.astype(dtype)
 
     return meaning

@@ -10,7 +10,20 @@ import numpy as np
 
 from cases.model import Param
 from cases.ops import labels
-from cases.ops.row import ANY, SUM_LIKE, Labels, Op, Value, dims, one_dim
+from cases.ops.promotion import cast, joined
+from cases.ops.row import (
+    ANY,
+    ORDER,
+    SUM_LIKE,
+    UNSAID,
+    Labels,
+    Op,
+    Params,
+    Shape,
+    Value,
+    dims,
+    one_dim,
+)
 
 
 def _move(
@@ -31,7 +44,7 @@ def _flatten(x: Value, start: int = 0, end: int = -1) -> Value:
     return x.reshape(*x.shape[:first], size, *x.shape[last + 1 :])
 
 
-def _flat(shapes: tuple[tuple[int, ...], ...], params: dict[str, Param]) -> Labels:
+def _flat(shapes: tuple[Shape, ...], params: Params) -> Labels:
     made = list(_flatten(np.empty(shapes[0], np.bool_), **params).shape)  # type: ignore[arg-type]
     return labels.regroup(shapes, {"shape": made})
 
@@ -58,11 +71,11 @@ def _chunk(x: Value, chunks: int, part: int, axis: Param) -> Value:
 
 
 def _concat(x: Value, y: Value, axis: Param) -> Value:
-    return np.concatenate([x, y], one_dim(axis, x.ndim))
+    return np.concatenate(cast((x, y), joined((x, y))), one_dim(axis, x.ndim))
 
 
 def _stack(x: Value, y: Value, axis: Param) -> Value:
-    return np.stack([x, y], one_dim(axis, x.ndim + 1))
+    return np.stack(cast((x, y), joined((x, y))), one_dim(axis, x.ndim + 1))
 
 
 def _pad(x: Value, axis: Param, before: int, after: int, value: float = 0) -> Value:
@@ -103,8 +116,30 @@ def _diagonal(x: Value) -> Value:
     return np.diagonal(x)
 
 
-def _two_plain(shapes: tuple[tuple[int, ...], ...], params: dict[str, Param]) -> Labels:
-    return ((("", ""),), ("",))
+def _triangle(function: Callable[..., Any]) -> Callable[..., Any]:
+    def meaning(x: Value, diagonal: int = 0) -> Value:
+        if x.ndim < 2:
+            raise ValueError("the operand has two dims or more")
+        return np.asarray(function(x, diagonal))
+
+    return meaning
+
+
+def _cut(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
+    wanted: tuple[Any, ...] = tuple(params.get(name) for name in ("start", "stop", "step"))
+    return labels.cut(*wanted)(shapes, params)
+
+
+def _two_plain(shapes: tuple[Shape, ...], params: Params) -> Labels:
+    """Nothing is said where a dim is split: which of its elements a device has decides."""
+    return (((UNSAID, UNSAID),), ("",))
+
+
+def _padded(params: Params) -> frozenset[str]:
+    """Every addend is padded: alike for all but sums, with zeros for those, ones for products."""
+    value = params.get("value", 0)
+    more = SUM_LIKE if value == 0 else frozenset({"product"} if value == 1 else ())
+    return more | ORDER | {"avg"}
 
 
 ROWS = (
@@ -124,14 +159,14 @@ ROWS = (
     _move("flip", lambda x, axis: np.flip(x, dims(axis, x.ndim)), "axis", labels=labels.along),
     _move("roll", _roll, "shift", "axis", labels=labels.along),
     _move("pad", _pad, "axis", "before", "after", optional=("value",), labels=labels.along,
-          linear=frozenset()),
-    _move("tril", lambda x, diagonal=0: np.tril(x, diagonal), optional=("diagonal",),
+          linear=_padded),
+    _move("tril", _triangle(np.tril), optional=("diagonal",),
           labels=labels.last(2), linear=SUM_LIKE),
-    _move("triu", lambda x, diagonal=0: np.triu(x, diagonal), optional=("diagonal",),
+    _move("triu", _triangle(np.triu), optional=("diagonal",),
           labels=labels.last(2), linear=SUM_LIKE),
     _move("diagonal", _diagonal, labels=_two_plain),
-    _move("slice", _slice, "axis", optional=("start", "stop", "step"), labels=labels.along),
+    _move("slice", _slice, "axis", optional=("start", "stop", "step"), labels=_cut),
     _move("index", _index, "axis", "index", labels=labels.remove),
-    _move("repeat", _repeat, "repeats", "axis", labels=labels.along),
+    _move("repeat", _repeat, "repeats", "axis", labels=labels.repeat),
     _move("tile", _tile, "repeats", "axis", labels=labels.along),
 )  # fmt: skip

@@ -23,11 +23,12 @@ from reports.drift.finding import Unknown
 from reports.drift.model import Change
 from reports.drift.patterns import fired
 from reports.drift.tables import spans
-from suites.aspects import mesh_of, said
 from suites.failure import mesh_said
 from suites.failure import said as step_said
 from suites.shelf import find, release_of
+from suites.tensors import mesh_of
 from suites.values import show
+from suites.wording import layout_text as said
 
 _MOST = 16
 _NEAREST = 3

@@ -29,9 +29,9 @@ from adapters.answer import Kind as Fired
 from adapters.record import Record
 from cases.model import Case
 from reports.drift.model import Border, Change, Kind
-from reports.drift.pair import ANSWER, OTHERWISE, Pair, change, upstream
+from reports.drift.pair import ANSWER, Pair, change, upstream
 from reports.drift.patterns import counts, fired, skeleton
-from reports.drift.tensors import ASIDE, NOT_SHOWN, laid, valued
+from reports.drift.tensors import NOT_SHOWN, laid, moves, valued
 from suites.sources import public
 from suites.truth import truth
 
@@ -134,10 +134,14 @@ def differences(pair: Pair) -> list[Change]:
     # A recipe has many tensors, and one truth.
     known = cache(lambda: truth(pair.case))
     ends, tensors, counted = _ends(pair), list[Change](), _program(pair)
+    moved: dict[str, int] = {}
     before, after = ({seen.name: seen for seen in one.seen} for one in (pair.older, pair.newer))
     for name in dict.fromkeys((*before, *after)):
         one, other = before.get(name), after.get(name)
         if one is not None and other is not None:
+            if moves(one, other):
+                # That it lies otherwise is the first that is said of it.
+                moved[name] = len(tensors)
             tensors += [*laid(pair, one, other), *valued(pair, one, other, known)]
             counted += _counted(pair, name, one.collectives, other.collectives)
             counted += _counted(pair, f"{name}/full", one.full_collectives, other.full_collectives)
@@ -145,19 +149,17 @@ def differences(pair: Pair) -> list[Change]:
             # Else how it ended says why.
             texts = ("shown", NOT_SHOWN) if other is None else (NOT_SHOWN, "shown")
             tensors.append(change(pair, "support", name, " → ".join(texts), *texts))
-    return [*ends, *_settled(pair, tensors, counted)]
+    return [*ends, *_settled(pair, tensors, counted, moved)]
 
 
-def _settled(pair: Pair, tensors: list[Change], counted: list[Change]) -> list[Change]:
+def _settled(
+    pair: Pair, tensors: list[Change], counted: list[Change], moved: Mapping[str, int]
+) -> list[Change]:
     """Changes of tensors, each layout with the counts of its own step; then all other counts.
 
-    A count says so where something that it is made of lies otherwise.
+    ``moved``: by step, which of the changes of tensors says that it lies otherwise. A count says so
+    where something that it is made of lies otherwise.
     """
-    moved = {
-        one.step: place
-        for place, one in enumerate(tensors)
-        if one.kind == "layout" and one.pattern not in ASIDE
-    }
     left = []
     for count in counted:
         name = count.step.removesuffix("/full")
@@ -218,9 +220,13 @@ def _ends(pair: Pair) -> list[Change]:
         gone = isinstance(one, Unsupported) or isinstance(other, Unsupported)
         kind: Kind = "support" if gone else "refusal"
         before, after = _kind_of_end(one), _kind_of_end(other)
-        pattern = f"{before} → {after}" if before != after else before + OTHERWISE
+        alike = before == after
+        # Two that differ in what they say of the case alone are told by what they have in common.
+        pattern = f"{before}, otherwise" if alike else f"{before} → {after}"
         step = getattr(other, "step", "") or getattr(one, "step", "")
-        found.append(change(pair, kind, step, pattern, _ended(one), _ended(other)))
+        weight = -2 if isinstance(one, Done) else -1 if isinstance(other, Done) else int(alike)
+        told = _ended(one), _ended(other)
+        found.append(change(pair, kind, step, pattern, *told, weight=weight))
     if pair.older.apart != pair.newer.apart:
         before, after = ("; ".join(side.apart) or "alike" for side in (pair.older, pair.newer))
         found.append(change(pair, "refusal", "", "ranks end apart", before, after))

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 
 from cases.model import Case
 from reports.drift.model import KINDS, TURNS, Border, Change, Finding
-from reports.drift.pair import ANSWER, OTHERWISE, family
 
 # What follows from how an op is dispatched is alike in all of its family.
 _BY_FAMILY = ("value", "layout", "count")
@@ -53,35 +52,18 @@ def findings(border: Border, cases: Mapping[str, Case]) -> tuple[Finding, ...]:
 def _key(change: Change) -> tuple[str, ...]:
     where = change.where
     if change.kind in _BY_FAMILY:
-        where = family(where)
+        where = change.family
     elif change.kind in _BY_PATTERN or (change.kind == "default" and change.pattern):
         where = ""
     silent = "silent" if change.silent else ""
     return change.kind, change.subject, where, change.pattern, change.turn, silent
 
 
-# Of what became of names, by how it begins: what breaks a program, what may, and what does not.
-_OF_NAMES = ("gone", "moved", "called", "warns", "new", "lives")
-
-
-def _weight(finding: Finding) -> int:
-    """How much a finding breaks, among those of its kind."""
-    first = finding.smallest
-    if finding.kind in ("refusal", "support"):
-        if first.before == ANSWER:
-            return 0
-        return 1 if first.after == ANSWER else 2 + finding.pattern.endswith(OTHERWISE)
-    if finding.kind != "name":
-        return 0
-    word = finding.pattern.split(" ")[0].rstrip(":")
-    return _OF_NAMES.index(word) if word in _OF_NAMES else _OF_NAMES.index("warns")
-
-
 def gravity(finding: Finding) -> tuple[object, ...]:
     """Sorts findings: by kind, silent ones first, then what breaks most, then by how many cases."""
     first = finding.smallest
     return (
-        KINDS.index(finding.kind), not first.silent, TURNS.index(first.turn), _weight(finding),
+        KINDS.index(finding.kind), not first.silent, TURNS.index(first.turn), first.weight,
         -len(finding.cases), finding.subject, finding.pattern, finding.id,
     )  # fmt: skip
 

@@ -16,6 +16,8 @@ from reports.drift.signatures import called
 
 Listing = tuple[Fact, ...]
 _NOT_THERE = "not there"
+# What became of a name, by how much it breaks: what ends a program, what may, and what does not.
+_GONE, _MOVED, _CALLED, _MAY, _NEW, _LIVES = range(-3, 3)
 # A longer default is told by the signatures alone.
 _LONGEST = 80
 
@@ -41,10 +43,11 @@ def _is_there(name: Name | None) -> bool:
 
 
 def _change(
-    framework: str, kind: Kind, path: str, where: str, pattern: str, before: str, after: str
-) -> Change:
+    framework: str, kind: Kind, path: str, where: str, pattern: str, before: str, after: str,
+    weight: int = _MAY,
+) -> Change:  # fmt: skip
     one, other = (" ".join(text.split()) for text in (before, after))
-    return Change(kind, framework, path, "", where, pattern, one, other)
+    return Change(kind, framework, path, "", where, pattern, one, other, weight=weight)
 
 
 def _parts(path: str) -> tuple[str, str, str]:
@@ -85,11 +88,12 @@ def _moves(framework: str, names: Names, releases: tuple[str, str]) -> list[Chan
             if short(was.path) != short(is_.path) and inside(is_.path):
                 lines = [f"{one}; {short(side.path)}" for one, side in zip(lines, (was, is_))]
             sides = [(_parts(side.path)[0], short(side.path)) for side in (was, is_)]
+            pattern, weight = f"called {sides[1][1]}, not {sides[0][1]}", _CALLED
             if sides[0][1] == sides[1][1]:
-                pattern = f"moved: {sides[0][0]} → {sides[1][0]}"
-            else:
-                pattern = f"called {sides[1][1]}, not {sides[0][1]}"
-            found.append(_change(framework, "name", is_.path, sides[1][0], pattern, *lines))
+                pattern, weight = f"moved: {sides[0][0]} → {sides[1][0]}", _MOVED
+            where = sides[1][0]
+            one, other = lines
+            found.append(_change(framework, "name", is_.path, where, pattern, one, other, weight))
         if is_.call:
             found.append(
                 _change(framework, "signature", is_.path, "", "called otherwise", "", is_.call)
@@ -106,7 +110,7 @@ def _names(framework: str, older: Mapping[str, Name], newer: Mapping[str, Name])
         if was is not None and is_ is not None and (_is_there(was) == _is_there(is_)):
             found += _same_name(framework, was, is_)
         elif _is_there(was) or _is_there(is_):
-            word = "gone from" if _is_there(was) else "new in"
+            word, weight = ("gone from", _GONE) if _is_there(was) else ("new in", _NEW)
             sides = (older, newer) if _is_there(was) else (newer, older)
             root = _root(path, *sides)
             where = root.rpartition(".")[0]
@@ -114,7 +118,8 @@ def _names(framework: str, older: Mapping[str, Name], newer: Mapping[str, Name])
             home = short(where) if inside(root) else where
             after = _elsewhere(was, root, newer) if was is not None else ""
             texts = _there(was), after or _there(is_)
-            found.append(_change(framework, "name", path, where, f"{word} {home}", *texts))
+            pattern = f"{word} {home}"
+            found.append(_change(framework, "name", path, where, pattern, *texts, weight))
         else:
             texts = _there(was), _there(is_)
             found.append(_change(framework, "name", path, path, "told to be gone", *texts))
@@ -157,7 +162,8 @@ def _same_name(framework: str, was: Name, is_: Name) -> list[Change]:
         found.append(_change(framework, "name", path, where, pattern, was.kind, is_.kind))
     if was.lives != is_.lives:
         pattern = f"lives in {is_.lives or 'no module'}, not in {was.lives or 'no module'}"
-        found.append(_change(framework, "name", path, where, pattern, was.lives, is_.lives))
+        sides = was.lives, is_.lives
+        found.append(_change(framework, "name", path, where, pattern, *sides, _LIVES))
     if was.warns != is_.warns:
         pattern = f"warns: {skeleton(is_.warns)}" if is_.warns else "warns no more"
         texts = was.warns or "no warning", is_.warns or "no warning"

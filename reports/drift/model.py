@@ -46,6 +46,8 @@ class Change(msgspec.Struct, frozen=True):
     ``silent``: of a value, layout or count, that the program ran to its end in both releases, so
     nothing told the user.
     ``counts``: of a layout, the collectives that changed with it, before and after.
+    ``family``: what kind of op it is in. ``weight``: how much it breaks among changes of its kind:
+    the less, the more.
     """
 
     kind: Kind
@@ -59,6 +61,8 @@ class Change(msgspec.Struct, frozen=True):
     silent: bool = False
     turn: Turn = ""
     counts: tuple[tuple[str, str], ...] = ()
+    family: str = ""
+    weight: int = 0
 
 
 class Border(msgspec.Struct, frozen=True):

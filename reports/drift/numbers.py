@@ -15,9 +15,10 @@ from adapters.answer import Observed
 from cases.arrays import Array, unpack
 from cases.model import Case, Mesh, Tolerance
 from reports.drift.model import Turn
-from suites.aspects import place, twice
+from suites.aspects import twice
 from suites.truth import TRAINED, Truth
 from suites.values import EXACT, difference, show
+from suites.wording import place
 
 # More elements than these are told by the first that differs.
 _MOST = 16

@@ -14,7 +14,6 @@ from pathlib import Path
 from string import Template
 
 from cases.errors import counted
-from cases.ledger import Entry
 from cases.model import Case
 from reports.drift import tables
 from reports.drift.findings import gravity
@@ -28,8 +27,8 @@ PAGE = _HERE.parent.parent / "docs" / "drift.html"
 _MOST = 300
 
 
-def page(stories: Sequence[Story], known: Mapping[str, Case], ledger: Sequence[Entry]) -> str:
-    """The page. ``known``: the catalogue, by id; ``ledger``: the project's own."""
+def page(stories: Sequence[Story], known: Mapping[str, Case]) -> str:
+    """The page. ``known``: the catalogue, by id."""
     found = [(story, one) for story in stories for one in story.findings]
     when = {
         (story.framework, release.release): place
@@ -53,7 +52,6 @@ def page(stories: Sequence[Story], known: Mapping[str, Case], ledger: Sequence[E
         "kind_options": _options(KINDS),
         "rows": "\n".join(rows),
         "imports": "\n".join(_imports(story) for story in stories),
-        "ledger": _ledger(stories, ledger),
         "unseen": _unseen(stories),
         # "<" would end the element that it stands in.
         "names": json.dumps(names, ensure_ascii=False).replace("<", "\\u003c"),
@@ -200,16 +198,6 @@ def _imports(story: Story) -> str:
         f"{counted(len(always), 'name')} in every recorded release</summary>"
         f"<p>{', '.join(map(_code, always))}</p></details>"
     )
-
-
-def _ledger(stories: Sequence[Story], ledger: Sequence[Entry]) -> str:
-    rows = [
-        [_code(row.entry.id), row.entry.subject, row.entry.aspect, escape(row.entry.observed),
-         _code(row.versions), row.releases, escape(row.entry.why)]
-        for row in sorted(tables.held(stories, ledger), key=lambda row: row.releases == "all")
-    ]  # fmt: skip
-    head = ["entry", "subject", "aspect", "observed", "range", "recorded releases", "why"]
-    return _table(head, rows, "stack")
 
 
 def _unseen(stories: Sequence[Story]) -> str:

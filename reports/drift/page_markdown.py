@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from cases.errors import counted
-from cases.ledger import Entry
 from cases.model import Case
 from reports.drift import tables
 from reports.drift.model import KINDS, MEANS, Border, Finding, Kind, Story
@@ -30,15 +29,16 @@ HEADS: dict[Kind, str] = {
 }  # fmt: skip
 
 
-def page(stories: Sequence[Story], known: Mapping[str, Case], ledger: Sequence[Entry]) -> str:
-    """The page. ``known``: the catalogue, by id; ``ledger``: the project's own."""
+def page(stories: Sequence[Story], known: Mapping[str, Case]) -> str:
+    """The page. ``known``: the catalogue, by id."""
     lines = [
         "# Drift",
         "",
         "What changed from release to release, in the committed records and nowhere else. Written"
         " by `python -m reports drift`; do not edit. [drift.html](drift.html) has the same to sort"
         " and filter, with every case; `python -m reports drift --case ID` tells one case through"
-        " all releases, `python -m reports drift --finding ID` lists all cases of a finding.",
+        " all releases, `python -m reports drift --finding ID` lists all cases of a finding."
+        " [causes.md](causes.md) tells why frameworks diverge, and in which releases.",
         "",
         "Changes that are alike are one finding, shown by the smallest case that has it: fewest"
         " devices, then steps, then elements. *Silent* is a value, a layout or a count that changed"
@@ -50,7 +50,6 @@ def page(stories: Sequence[Story], known: Mapping[str, Case], ledger: Sequence[E
         "",
         *_overview(stories),
         *_imports(stories),
-        *_ledger(stories, ledger),
         *_unseen(stories),
     ]
     for story in stories:
@@ -141,38 +140,6 @@ def _imports(stories: Sequence[Story]) -> list[str]:
             "",
         ]
     return lines
-
-
-def _ledger(stories: Sequence[Story], ledger: Sequence[Entry]) -> list[str]:
-    rows = tables.held(stories, ledger)
-    some, always = (
-        [row for row in rows if (row.releases == "all") is all_] for all_ in (False, True)
-    )
-    return [
-        "## In which releases each ledger entry holds",
-        "",
-        "Entries and rules of `cases/divergences/`, whose ranges are checked against all"
-        " records. [divergences.md](divergences.md) shows the smallest case of each that holds in"
-        " the releases tested live.",
-        "",
-        *_held(some),
-        "<details>",
-        f"<summary>{len(always)} hold in every recorded release</summary>",
-        "",
-        *_held(always),
-        "</details>",
-        "",
-    ]
-
-
-def _held(rows: Sequence[tables.Held]) -> list[str]:
-    cells = [
-        [code(row.entry.id), row.entry.subject, row.entry.aspect, text(row.entry.observed),
-         code(row.versions), row.releases, text(row.entry.why)]
-        for row in rows
-    ]  # fmt: skip
-    heads = ["entry", "subject", "aspect", "observed", "range", "recorded releases", "why"]
-    return _table(heads, cells)
 
 
 def _unseen(stories: Sequence[Story]) -> list[str]:

@@ -15,9 +15,8 @@ from reports.drift.model import Change, Kind, Turn
 # Steps that say where a tensor is to lie; a program is called by what else is in it.
 _PLUMBING = ("redistribute", "identity")
 _GRADIENT = "grad"
-# How an end is told that is none, and that two differ in what they say of the case alone.
+# How the end of a program that ran to its end is told.
 ANSWER = "an answer"
-OTHERWISE = ", otherwise"
 # Only of these it matters that nothing was said: errors speak, and roundings need not.
 _SILENT = ("value", "layout", "count")
 
@@ -40,39 +39,49 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 def change(
-    pair: Pair, kind: Kind, step: str, pattern: str, before: str, after: str, turn: Turn = ""
-) -> Change:
+    pair: Pair, kind: Kind, step: str, pattern: str, before: str, after: str, turn: Turn = "",
+    weight: int = 0,
+) -> Change:  # fmt: skip
     """A change of one step of a pair; ``before`` and ``after`` on one line each."""
+    where, family = place(pair.case, step)
     return Change(
-        kind, pair.newer.subject, pair.case.id, step, op(pair.case, step), pattern,
+        kind, pair.newer.subject, pair.case.id, step, where, pattern,
         " ".join(before.split()), " ".join(after.split()),
-        pair.silent and kind in _SILENT, turn,
+        pair.silent and kind in _SILENT, turn, (), family, weight,
     )  # fmt: skip
 
 
-def op(case: Case, step: str) -> str:
-    """The op that makes a step; of inputs, recipes and whole programs, what they are."""
+def place(case: Case, step: str) -> tuple[str, str]:
+    """The op that makes a step, and its family; of inputs, recipes and programs, what they are.
+
+    A recipe is of one family, whatever its model.
+    """
     question, name = case.question, step.removesuffix("/full").partition("/")[0]
     if question.recipe is not None:
-        return f"recipe {question.recipe.name}"
+        return f"recipe {question.recipe.name}", "recipe"
     made = [(one.result, one.op) for one in question.steps]
     made += [(one_.result, one_.op) for one_ in question.mesh_steps]
     if name in dict(made):
         own = dict(made)[name]
         # What it is taken of comes first in a program.
-        return f"{_GRADIENT} of {made[0][1]}" if own == _GRADIENT else own
+        return _gradient(made[0][1]) if own == _GRADIENT else (own, _family(own, own))
     if name or not made:
-        return "an input"
+        return "an input", "an input"
     ops = dict.fromkeys([one.op for one in question.steps] or [one for _, one in made])
-    told = [one for one in ops if one not in _PLUMBING]
-    return f"{_GRADIENT} of {told[0]}" if _GRADIENT in ops else " + ".join(told or ops)
+    told = [one for one in ops if one not in _PLUMBING] or [*ops]
+    if _GRADIENT in ops:
+        return _gradient(told[0])
+    together = " + ".join(told)
+    return together, _family(told[0], together)
 
 
-def family(place: str) -> str:
-    """What kind of op one is, of those that a change is in; a recipe is one, whatever its model."""
-    word = place.split(" ")[0]
-    row = OPS.get(word)
-    return row.family if row is not None else word if word == "recipe" else place
+def _gradient(of: str) -> tuple[str, str]:
+    return f"{_GRADIENT} of {of}", OPS[_GRADIENT].family
+
+
+def _family(op: str, otherwise: str) -> str:
+    row = OPS.get(op)
+    return otherwise if row is None else row.family
 
 
 def upstream(case: Case, step: str) -> frozenset[str]:

@@ -5,10 +5,13 @@ Texts only; axes, dims, sizes and names of ops are left out of a pattern and sta
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
+
+import msgspec
 
 from adapters.answer import Collective
 from cases.model import Foreign, Layout, Mesh
@@ -16,7 +19,6 @@ from cases.notation import NotationError, to_placements
 
 Fired = Sequence[Collective]
 
-_DIM = re.compile(r"\((?!sum|avg|max|min|product)[^)]*\)")
 # What a message says of the case at hand: quoted texts, what brackets hold, dotted names, numbers.
 _OWN = (
     re.compile(r"(?<!\w)'[^']*'|\"[^\"]*\"|`[^`]*`"),
@@ -48,20 +50,40 @@ def moved(mesh: Mesh, older: Layout | Foreign | None, newer: Layout | Foreign | 
     ways = set()
     for one, other in zip(*sides):
         if one != other:
-            left, right = _DIM.sub("", one), _DIM.sub("", other)
-            ways.add(f"{left} → {right}" if left != right else f"{left} → {right} of another dim")
+            same = one.kind == other.kind
+            ways.add(f"{one.kind} → {other.kind}{' of another dim' if same else ''}")
     return ", ".join(sorted(ways)) or "in another order"
 
 
-def _placed(mesh: Mesh, layout: Layout | Foreign | None) -> tuple[str, ...] | str:
+class _Placed(msgspec.Struct, frozen=True):
+    """What a tensor is along one mesh axis: split, owed or neither.
+
+    ``stride``: what the axes of the dim that come before it, and later in the mesh, multiply to.
+    """
+
+    kind: str
+    dim: int = 0
+    stride: int = 1
+
+
+def _placed(mesh: Mesh, layout: Layout | Foreign | None) -> tuple[_Placed, ...] | str:
     if layout is None:
         return "no layout"
     if isinstance(layout, Foreign):
         return skeleton(layout.text)
     try:
-        return to_placements(layout, mesh)
+        to_placements(layout, mesh)
     except NotationError:
         return "reductions in an order of their own"
+    found = dict.fromkeys(mesh.named, _Placed("R"))
+    found |= {axis: _Placed(f"P({op})") for axis, op in layout.partial}
+    order = {axis: place for place, axis in enumerate(mesh.names)}
+    for dim, axes in enumerate(layout.dims):
+        for place, axis in enumerate(axes):
+            outer = [mesh[one] for one in axes[:place] if order[one] > order[axis]]
+            stride = math.prod(outer)
+            found[axis] = _Placed("S" if stride == 1 else "SS", dim, stride)
+    return tuple(found.values())
 
 
 def counts(older: Fired, newer: Fired) -> str:

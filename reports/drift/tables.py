@@ -1,4 +1,4 @@
-"""What does a reader look up? Tables over all releases: how much changed, imports, the ledger.
+"""What does a reader look up? Tables over all releases: how much changed, imports.
 
 Rows of plain text, for both pages.
 """
@@ -10,8 +10,6 @@ from itertools import pairwise
 
 import msgspec
 
-from adapters.registry import framework_of
-from cases.ledger import Entry, applies
 from reports.drift.interface import inside
 from reports.drift.model import KINDS, Border, Finding, Kind, Story
 
@@ -63,6 +61,13 @@ def left_out(border: Border) -> tuple[int, int, int]:
 
 def spans(releases: Sequence[str], some: Sequence[str]) -> str:
     """Releases in short, those that follow one another as a span: ``2.5.1–2.8.0, 2.10.0``."""
+    found = runs(releases, some)
+    texts = (f"{span[0]}–{span[-1]}" if len(span) > 1 else span[0] for span in found)
+    return ", ".join(texts) or "none"
+
+
+def runs(releases: Sequence[str], some: Sequence[str]) -> list[list[str]]:
+    """Some of these releases, those that follow one another together."""
     found: list[list[str]] = []
     for before, release in pairwise(("", *releases)):
         if release in some:
@@ -70,8 +75,7 @@ def spans(releases: Sequence[str], some: Sequence[str]) -> str:
                 found[-1].append(release)
             else:
                 found.append([release])
-    texts = (f"{span[0]}–{span[-1]}" if len(span) > 1 else span[0] for span in found)
-    return ", ".join(texts) or "none"
+    return found
 
 
 class Since(msgspec.Struct, frozen=True):
@@ -100,7 +104,7 @@ def since(story: Story) -> tuple[list[Since], list[str]]:
             continue
         first, last = one.releases[0], one.releases[-1]
         left = "" if last == listed[-1] else f"{last}; gone in {listed[listed.index(last) + 1]}"
-        gaps = spans(listed, one.releases) if spans(listed, one.releases).count(",") else ""
+        gaps = spans(listed, one.releases) if len(runs(listed, one.releases)) > 1 else ""
         rows.append(
             Since(
                 one.path,
@@ -110,26 +114,3 @@ def since(story: Story) -> tuple[list[Since], list[str]]:
             )
         )
     return rows, always
-
-
-class Held(msgspec.Struct, frozen=True):
-    """A ledger entry and the recorded releases of its framework that it is about."""
-
-    entry: Entry
-    versions: str
-    releases: str
-
-
-def held(stories: Sequence[Story], ledger: Sequence[Entry]) -> list[Held]:
-    """A row for each entry and rule of the ledger, by framework and id."""
-    order = {story.framework: place for place, story in enumerate(stories)}
-    rows = []
-    for entry in ledger:
-        name = framework_of(entry.subject)
-        if name not in order:
-            continue
-        releases = [one.release for one in stories[order[name]].releases]
-        some = [release for release in releases if applies(entry, release)]
-        text = "all" if some == releases else spans(releases, some)
-        rows.append(Held(entry, str(entry.versions) or "any", text))
-    return sorted(rows, key=lambda row: (order[framework_of(row.entry.subject)], row.entry.id))

@@ -14,42 +14,41 @@ from reports.drift.model import Change, Kind
 from reports.drift.numbers import Arrays, allowed, apart, turn
 from reports.drift.pair import Pair, change
 from reports.drift.patterns import moved
-from suites.aspects import mesh_of, said
+from suites.tensors import mesh_of
 from suites.truth import Truth
+from suites.wording import layout_text as said
 
 NOT_SHOWN = "not shown"
-# Changes of how a tensor lies that are none of its layout.
-_ADDENDS = "addends dealt out otherwise"
-_NOTED = "what is noted"
-_RANKS = "what ranks report"
-_OFFSETS = "offsets"
-_LOCAL = "local shape"
-ASIDE = (_ADDENDS, _NOTED, _RANKS, _OFFSETS, _LOCAL)
+
+
+def moves(one: Observed, other: Observed) -> bool:
+    """Whether a tensor lies otherwise: in another layout, or on another mesh."""
+    return one.layout != other.layout or one.mesh != other.mesh
 
 
 def laid(pair: Pair, one: Observed, other: Observed) -> list[Change]:
-    """How a tensor lies: its layout, mesh and offsets, and what else is said of it."""
+    """How a tensor lies: its layout and mesh first, then offsets and what else is said of it."""
     mesh, theirs = (seen.mesh or mesh_of(pair.case, seen.name) for seen in (one, other))
     found = []
 
     def add(pattern: str, before: str, after: str) -> None:
         found.append(change(pair, "layout", one.name, pattern, before, after))
 
-    if one.layout != other.layout or one.mesh != other.mesh:
+    if moves(one, other):
         pattern = moved(mesh, one.layout, other.layout) if mesh == theirs else "on another mesh"
         if mesh == theirs and _alike(mesh, one, other):
             pattern += ", same shards"
         add(pattern, _said(one, mesh), _said(other, theirs))
     else:
         if one.offsets != other.offsets:
-            add(_OFFSETS, *_of(one.offsets, other.offsets))
+            add("offsets", *_of(one.offsets, other.offsets))
         if one.local != other.local:
-            add(_LOCAL, *_of(one.local, other.local))
+            add("local shape", *_of(one.local, other.local))
     if one.note != other.note:
-        add(_NOTED, one.note or "nothing", other.note or "nothing")
+        add("what is noted", one.note or "nothing", other.note or "nothing")
     if one.disagreements != other.disagreements:
         before, after = ("; ".join(seen.disagreements) or "alike" for seen in (one, other))
-        add(_RANKS, before, after)
+        add("what ranks report", before, after)
     return found
 
 
@@ -102,7 +101,7 @@ def valued(pair: Pair, one: Observed, other: Observed, known: Callable[[], Truth
                     change(pair, "support", name, f"{what} {before} → {after}", before, after)
                 )
     # Where it lies otherwise, its shards are others too.
-    stays = one.layout == other.layout and one.mesh == other.mesh
+    stays = not moves(one, other)
     if one.full == other.full and (one.shards == other.shards or not stays):
         return found
     truth, mesh = known(), one.mesh or mesh_of(pair.case, name)
@@ -115,7 +114,7 @@ def valued(pair: Pair, one: Observed, other: Observed, known: Callable[[], Truth
     if parts is not None and parts.far:
         owed = isinstance(one.layout, Layout) and one.layout.partial
         kind: Kind = "layout" if owed else "value"
-        pattern = _ADDENDS if owed else "on a device alone"
+        pattern = "addends dealt out otherwise" if owed else "on a device alone"
         found.append(change(pair, kind, name, pattern, parts.before, parts.after))
     near = next((off for off in (whole, parts) if off is not None and not off.far), None)
     if near is not None:

@@ -11,9 +11,9 @@ from cases.errors import counted
 from cases.model import Case, slug
 from reports.drift.interface import short
 from reports.drift.model import Finding, Turn
-from suites.aspects import mesh_of
 from suites.failure import mesh_said
 from suites.failure import said as step_said
+from suites.tensors import mesh_of
 
 _TURNS: dict[Turn, str] = {
     "broken": "was right, is wrong",

@@ -12,11 +12,16 @@ from typing import Any
 from numpy.typing import NDArray
 
 from adapters.answer import Answer, Done, Observed
-from adapters.protocol import VERSION, Hello
+from adapters.protocol import VERSION, Hello, Promise
 from cases.arrays import pack, unpack
 from cases.layout import offset, ranges
 from cases.model import Layout, Question
 from cases.ops import OPS
+
+# By whichever name it is asked.
+PROMISES = dict.fromkeys(
+    ("toy", "toy/1", "toy/2"), Promise(("dtype", "layout", "shards", "offsets", "full"))
+)
 
 
 class Plain:
@@ -29,7 +34,8 @@ class Plain:
     def hello(self) -> Hello:
         """A framework called toy."""
         facts = (f"{self.devices} devices",)
-        return Hello(VERSION, "toy", "1.0", platform.python_version(), facts, os.getpid())
+        python, pid = platform.python_version(), os.getpid()
+        return Hello(VERSION, "toy", "1.0", python, facts, pid, promises=PROMISES)
 
     def observe(self, question: Question, subject: str, seconds: float) -> Answer:
         """The answer; the note of every tensor is "pid calls"."""

@@ -15,13 +15,15 @@ import msgspec
 import numpy as np
 
 from adapters.answer import Answer, Collective, Done, Observed
-from adapters.protocol import VERSION, Hello
+from adapters.protocol import VERSION, Hello, Promise
 from adapters.reference.values import Value, cut
 from cases.arrays import pack, unpack
-from cases.model import Case, Layout, Question
-from suites.discrimination import right_answer
+from cases.grids import derived
+from cases.model import Case, Expectation, Layout, Question
 from suites.truth import truth
+from tests.mistakes import right_answer
 
+PROMISES = {"torch": Promise(("dtype", "layout", "shards", "offsets", "full"))}
 WRONG = os.environ.get("TOY_WRONG", "")
 
 
@@ -31,11 +33,18 @@ class Wrong:
     def hello(self) -> Hello:
         """Claims to be torch, of a release before any that the ledger or a record knows."""
         version = VERSION + (WRONG == "protocol version")
-        return Hello(version, "torch", "1.0", platform.python_version(), pid=os.getpid())
+        python, pid = platform.python_version(), os.getpid()
+        return Hello(version, "torch", "1.0", python, pid=pid, promises=PROMISES)
 
     def observe(self, question: Question, subject: str, seconds: float) -> Answer:
         """The right answer with the mistake."""
-        case = Case(question)
+        made = derived(question.mesh, question.mesh_steps)
+        refused = [
+            step.result
+            for step in question.mesh_steps
+            if step.op != "mesh_equal" and step.result not in made
+        ]
+        case = Case(question, Expectation(refused="".join(refused[:1])))
         answer = right_answer(case, truth(case), subject)
         if WRONG == "crash" and question.id == "reduce":
             os.abort()

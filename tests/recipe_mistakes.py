@@ -20,8 +20,8 @@ from cases.layout import largest, normal, offset, ranges
 from cases.model import Case, Layout, Mesh
 from cases.recipes.values import RATE
 from suites.contracts import as_collective, dues
-from suites.discrimination import Mistake
 from suites.truth import Truth
+from tests.mistakes import Mistake
 
 
 def right_answer(case: Case, right: Truth, subject: str) -> Answer:

@@ -19,11 +19,11 @@ from adapters.reference.plan import execute
 from adapters.reference.values import Value, cut, evaluate, join
 from cases.arrays import pack, unpack
 from cases.layout import offset, ranges, same
+from cases.ledger import Aspect
 from cases.model import Case, Layout, Mesh, Step
-from suites.aspects import mesh_names, mesh_of, value_aspect
 from suites.collectives import LOWERINGS, measure, step_measure
+from suites.tensors import mesh_names, mesh_of, value_aspect
 from suites.truth import Truth, own
-from suites.verdict import Aspect
 
 
 class Mistake(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class Mistake(msgspec.Struct, frozen=True):
 def right_answer(case: Case, right: Truth, subject: str = "torch") -> Answer:
     """What a framework would answer that does exactly what is implied."""
     question = case.question
-    values = evaluate(question)
+    values = evaluate(question, subject.partition("/")[0])
     seen: dict[str, Observed] = {}
     steps = {step.result: step for step in question.steps}
     for name, value in values.items():

@@ -1,8 +1,8 @@
-"""Does a plan say what mode real does? Case by case over the catalogue; and what large meshes cost.
+"""Does a dry run say what a run with data does? Over the catalogue; and what large meshes cost.
 
-``python -m reports.plans`` writes `docs/plan.md` from `records/plan.json` and the committed
-records; a test checks that it is fresh. ``python -m reports.plans VERDICTS`` first takes the
-outcomes of a run from the verdicts of ``pytest --plan --verdicts=VERDICTS``.
+``python -m reports.dry_run`` writes `docs/dry-run.md` from `records/dry-run.json` and the
+committed records; a test checks that it is fresh. ``python -m reports.dry_run VERDICTS`` first
+takes the outcomes of a run from the verdicts of ``pytest --dry-run --verdicts=VERDICTS``.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from adapters.answer import Answer, Collective, ending
 from cases.catalogue import family
 from cases.model import slug
 from cases.notation import both
-from reports.judged import frameworks, ledger
+from reports.judged import cause_link, frameworks
 from reports.tell import recorded
-from suites.collectives import say
 from suites.sources import RECORDS
 from suites.verdict import Verdict
+from suites.wording import say
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "plan.md"
-KEPT = RECORDS / "plan.json"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "dry-run.md"
+KEPT = RECORDS / "dry-run.json"
 
 # Ids that are named for one reason at most; of more, how many.
 _NAMED = 40
 
 
 class Agreement(msgspec.Struct, frozen=True):
-    """How plans of a run compared with the records of the very releases.
+    """How the dry runs of a run compared with the records of the very releases.
 
     ``agree``: subject -> how many cases. ``beyond``: subject -> reason that nothing was compared
-    -> ids of cases. ``known``: subject -> ledger entry -> ids. ``differ``: ids by subject.
+    -> ids of cases. ``known``: subject -> cause -> ids. ``differ``: ids by subject.
     """
 
     versions: dict[str, str]
@@ -46,14 +46,14 @@ class Agreement(msgspec.Struct, frozen=True):
 
 
 def taken(path: Path) -> Agreement:
-    """What a file of verdicts says of plans against mode real."""
+    """What a file of verdicts says of dry runs beside the runs with data."""
     head, *lines = path.read_text().splitlines()
     # A case differs if anything in it does, and agrees if all of it does.
     ranks = {"divergence": 3, "known": 2, "not comparable": 1, "agree": 0}
     worst: dict[tuple[str, str], Verdict] = {}
     for line in lines:
         verdict = msgspec.json.decode(line, type=Verdict)
-        if verdict.aspect != "plan":
+        if verdict.aspect != "dry run":
             continue
         key = verdict.subject, verdict.case
         if key not in worst or ranks[verdict.verdict] > ranks[worst[key].verdict]:
@@ -85,40 +85,40 @@ def page() -> str:
     found = kept()
     named = " and ".join(f"{name} {release}" for name, release in found.versions.items())
     lines = [
-        "# Plans",
+        "# Dry runs",
         "",
-        "Written by `python -m reports.plans`; do not edit.",
+        "Written by `python -m reports.dry_run`; do not edit.",
         "",
-        "In mode plan a case has its shapes and its mesh, and no data. torch runs the same lines"
-        " as ever, as one rank of a world of fake process groups, on fake tensors; JAX compiles the"
-        " same programs for so many host devices, and runs none. A plan tells layouts, shapes of"
+        "In a dry run a case has its shapes and its mesh, and no data. torch runs the same lines"
+        " as ever, as one rank of a world of fake process groups, on fake tensors. JAX compiles the"
+        " same programs for so many host devices, and runs none. A dry run tells layouts, shapes of"
         " shards, collectives with their bytes, and peak bytes.",
         "",
         "JAX's CPU client has more devices than it compiles for: a program of 2,048 is compiled,"
-        " one of 2,049 refused (`Multiprocess computations aren't implemented on the CPU backend`)."
-        " A plan of more is *unsupported* there.",
+        " one of 2,049 is refused (`Multiprocess computations aren't implemented on the CPU"
+        " backend`). A dry run of more is *unsupported* there.",
         "",
-        "Peak bytes are counted differently. torch: the storages that live after any op, inputs and"
-        " all results among them, the workspace inside an op left out. JAX: what XLA allots for"
-        " arguments, results and temporaries; under `explicit` also what was made before and is"
-        " there still.",
+        "The two frameworks count peak bytes differently. torch: the storages that live after any"
+        " op, with inputs and all results, and without the workspace inside an op. JAX: what XLA"
+        " allots for arguments, results and temporaries; under `explicit` also what was made before"
+        " and is still there.",
         "",
-        f"## Plan against real, over the default catalogue ({named})",
+        f"## Dry runs beside runs with data, over the default catalogue ({named})",
         "",
-        "`pytest --plan` runs every case as its plan, and holds it against what the committed"
-        " record of the very release says of the case with its data: how it ended, global shapes,"
-        " dtypes, layouts, collectives of each step with their bytes, forward and backward apart,"
-        " those of the program and those of full tensors.",
+        "`pytest --dry-run` runs every case without its data. It holds the answer against what the"
+        " committed record of the very release says of the case with its data: how it ended, global"
+        " shapes, dtypes, layouts, and collectives with their bytes, forward and backward apart: of"
+        " each step, of the whole program and of materialised tensors.",
         "",
         *_table(found),
         "",
         *_reasons(found),
         "## Larger than the machine",
         "",
-        f"The cases of `cases/catalogue/plans.toml`, as {frameworks()} plan them. MiB are the peak"
-        " of one device.",
+        f"The cases of `cases/catalogue/plans.toml`, in a dry run of {frameworks()}. MiB are the"
+        " peak of one device.",
         "",
-        *_plans(),
+        *_large(),
     ]
     return "\n".join(lines) + "\n"
 
@@ -129,7 +129,7 @@ def _subjects(found: Agreement) -> list[str]:
 
 
 def _table(found: Agreement) -> list[str]:
-    out = ["| | agree | beyond a plan | known | differ |", "|---|---|---|---|---|"]
+    out = ["| | agree | beyond a dry run | known | differ |", "|---|---|---|---|---|"]
     for subject in _subjects(found):
         counts = (
             found.agree.get(subject, 0),
@@ -142,14 +142,16 @@ def _table(found: Agreement) -> list[str]:
 
 
 def _reasons(found: Agreement) -> list[str]:
-    why = {entry.id: entry.why for entry in ledger()}
+    known = {
+        subject: {cause_link(cause): ids for cause, ids in causes.items()}
+        for subject, causes in found.known.items()
+    }
     out = []
-    for title, by_subject in (("Beyond a plan", found.beyond), ("Known", found.known)):
+    for title, by_subject in (("Beyond a dry run", found.beyond), ("Known", known)):
         rows: dict[str, list[str]] = {}
         for subject in _subjects(found):
             for reason, ids in by_subject.get(subject, {}).items():
-                text = f"{reason}: {why[reason]}" if reason in why else reason
-                rows.setdefault(text, []).append(f"{subject} {len(ids)}: {_some(ids)}")
+                rows.setdefault(reason, []).append(f"{subject} {len(ids)}: {_some(ids)}")
         if rows:
             out += [f"### {title}", ""]
             for reason, cells in rows.items():
@@ -163,7 +165,7 @@ def _some(ids: Sequence[str]) -> str:
     return shown if len(ids) <= _NAMED else f"{shown} and {len(ids) - _NAMED:,} more"
 
 
-def _plans() -> list[str]:
+def _large() -> list[str]:
     out = []
     for case in family("plans"):
         question = case.question

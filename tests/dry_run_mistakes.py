@@ -1,6 +1,6 @@
-"""Would a plan notice a mistake? A right plan, and wrong ones made on purpose from it.
+"""Would a dry run notice a mistake? A right dry run, and wrong ones made on purpose from it.
 
-Knows no framework, and makes no value. As `suites.discrimination`, of answers without data.
+Knows no framework, and makes no value. As `tests.mistakes`, of answers without data.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from adapters.answer import Answer, Collective, Done, Observed
 from adapters.reference.meshes import observe as observe_meshes
 from cases.arrays import numpy_dtype, pack, unpack
 from cases.layout import largest, same
+from cases.ledger import Aspect
 from cases.model import Case, Layout
-from suites.aspects import mesh_names, mesh_of, value_aspect
 from suites.collectives import measure, step_measure
-from suites.discrimination import Mistake, lowered
+from suites.tensors import mesh_names, mesh_of, value_aspect
 from suites.truth import Truth
-from suites.verdict import Aspect
+from tests.mistakes import Mistake, lowered
 
 
 def right_answer(case: Case, right: Truth, subject: str) -> Answer:

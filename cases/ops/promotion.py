@@ -1,0 +1,130 @@
+"""Of what dtype is a result whose operands have several, or are whole numbers in a real function?
+
+Knows the rule that NumPy's meaning of an op follows here, which is JAX's with 64-bit types on, and
+where torch has another. Both are from what the frameworks document, and tests hold them to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from cases.ops.row import Apart, Params
+
+Dtype = np.dtype[Any]
+
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+
+_TORCH_LINK = "https://docs.pytorch.org/docs/stable/tensor_attributes.html#type-promotion-doc"
+_TORCH_WHY = (
+    "torch takes whole numbers for float32, its default dtype, and lets a tensor without dims"
+    " decide only what kind of number a result is"
+)
+
+
+def is_array(value: Any) -> bool:
+    """Whether an argument is an array, and not a number that was written."""
+    return isinstance(value, np.ndarray | np.generic)
+
+
+def _rank(dtype: Dtype) -> int:
+    """0 for booleans, 1 for whole numbers, 2 for real ones, 3 for complex ones."""
+    return {"b": 0, "i": 1, "u": 1, "c": 3}.get(dtype.kind, 2)
+
+
+def _joined(one: Dtype, other: Dtype) -> Dtype:
+    """Of two arrays: the one of the higher kind, but for its width, decides."""
+    if _rank(one) < _rank(other):
+        one, other = other, one
+    if _rank(one) >= 2 and _rank(other) < 2:
+        return one
+    if _rank(one) == 3 and _rank(other) == 2:
+        return np.dtype(np.complex128) if other == _FLOAT64 else one
+    if _BFLOAT16 in (one, other) and one != other:
+        return max(one, other, _FLOAT32, key=lambda dtype: dtype.itemsize)
+    return np.result_type(one, other)
+
+
+def _of_number(number: Any) -> int:
+    return 0 if isinstance(number, bool) else 1 if isinstance(number, int) else 2
+
+
+def joined(args: tuple[Any, ...]) -> Dtype:
+    """The dtype of arrays and numbers together; a number decides only what kind it is at least."""
+    dtype: Dtype = reduce(_joined, (one.dtype for one in args if is_array(one)))
+    kind = max((_of_number(one) for one in args if not is_array(one)), default=0)
+    if kind <= _rank(dtype):
+        return dtype
+    return np.dtype(np.int64) if kind == 1 else _FLOAT64
+
+
+def joined_by_torch(args: tuple[Any, ...]) -> Dtype:
+    """As `joined`, by torch's rule: tensors with dims, then those without, then numbers."""
+    arrays = [one for one in args if is_array(one)]
+    groups = [
+        [one.dtype for one in arrays if one.ndim],
+        [one.dtype for one in arrays if not one.ndim],
+        [(np.dtype(np.bool_), np.dtype(np.int64), _FLOAT32)[_of_number(one)]
+         for one in args if not is_array(one)],
+    ]  # fmt: skip
+    found = [reduce(_joined, group) for group in groups if group]
+    return reduce(_led, reversed(found[:-1]), found[-1])
+
+
+def _led(lower: Dtype, higher: Dtype) -> Dtype:
+    """``higher`` decides, unless ``lower`` is a number of a higher kind."""
+    if _rank(higher) == 2 and _rank(lower) == 3:
+        return np.dtype(np.complex128 if higher == _FLOAT64 else np.complex64)
+    return higher if _rank(higher) >= _rank(lower) else _joined(higher, lower)
+
+
+def real(dtype: Dtype) -> Dtype:
+    """What a real function makes of a dtype: of whole numbers, 64 bits of 64 and 32 of fewer."""
+    if _rank(dtype) >= 2:
+        return dtype
+    return _FLOAT64 if dtype.itemsize == 8 else _FLOAT32
+
+
+def real_by_torch(dtype: Dtype) -> Dtype:
+    """As `real`, by torch's rule: its default dtype."""
+    return dtype if _rank(dtype) >= 2 else _FLOAT32
+
+
+def cast(args: tuple[Any, ...], dtype: Dtype) -> list[NDArray[Any]]:
+    """Every argument in one dtype; arrays that have it as they are."""
+    return [
+        one if is_array(one) and one.dtype == dtype else np.asarray(one).astype(dtype)
+        for one in args
+    ]
+
+
+def together(
+    function: Callable[..., Any], of: Callable[[Dtype], Dtype] = lambda dtype: dtype
+) -> Callable[..., Any]:
+    """``function`` of arguments that are brought to one dtype first, that which ``of`` makes."""
+    return lambda *args, **params: function(*cast(args, of(joined(args))), **params)
+
+
+def by_torch(
+    function: Callable[..., Any],
+    ours: Callable[[Dtype], Dtype] = lambda dtype: dtype,
+    theirs: Callable[[Dtype], Dtype] = lambda dtype: dtype,
+) -> dict[str, Apart]:
+    """``function`` by torch's rule of dtypes, where that is not the one of `together`.
+
+    ``ours`` and ``theirs``: what a function makes of the dtype of its operands.
+    """
+
+    def differs(args: tuple[Any, ...], params: Params) -> bool:
+        return theirs(joined_by_torch(args)) != ours(joined(args))
+
+    def meaning(*args: Any, **params: Any) -> Any:
+        return function(*cast(args, theirs(joined_by_torch(args))), **params)
+
+    return {"torch": Apart(meaning, differs, _TORCH_WHY, _TORCH_LINK)}

@@ -1,0 +1,121 @@
+"""Do two frameworks hold the same shards, in the same layouts, of the same tensor?
+
+Each is judged by itself elsewhere; here one is held against the other, device by device. Nothing is
+held against a result that is wrong by itself.
+"""
+
+from __future__ import annotations
+
+from adapters.answer import Observed
+from adapters.registry import executes_plan
+from cases.layout import ranges, same
+from cases.model import Layout, Mesh
+from suites import observation as seen_as
+from suites.aspects import Context, has_shards, off_by, twice
+from suites.tensors import PLAIN, bare, mesh_of, value_aspect
+from suites.values import EXACT, difference, part
+from suites.verdict import Finding, agree, differs, not_comparable
+
+
+def doubtful(found: list[Finding]) -> frozenset[str]:
+    """The inputs and results of an answer that are wrong by themselves."""
+    aspects = ("soundness", "global", "gradients")
+    return frozenset(
+        bare(one.step) for one in found if one.aspect in aspects and one.severity == "wrong"
+    )
+
+
+def beside(ours: Context, theirs: Context, doubt: frozenset[str]) -> list[Finding]:
+    """What an answer gives rise to, held against that of another framework.
+
+    ``doubt``: where the other is wrong itself, so that nothing is held against it.
+    """
+    found, against = [], theirs.answer.subject
+    for seen in ours.tensors:
+        other = theirs.find(seen.name)
+        if other is None:
+            continue
+        for look in (same_shards, same_layout, same_unsharded):
+            finding = look(ours, seen, theirs, other)
+            if finding is None:
+                continue
+            if finding.bad and seen.name in doubt:
+                finding = not_comparable(
+                    seen.name, finding.aspect, f"{against} is itself wrong here", against
+                )
+            found.append(finding)
+    return found
+
+
+def same_shards(ours: Context, seen: Observed, theirs: Context, other: Observed) -> Finding | None:
+    """Do two subjects hold the same shards, device by device, where their layouts are equal?"""
+    if seen.name.startswith(PLAIN):
+        return None
+    mesh, against = mesh_of(ours.case, seen.name), theirs.answer.subject
+    if seen.name in ours.right.own:
+        why = "random numbers are each framework's own"
+        return not_comparable(seen.name, "shards", why, against)
+    if seen.name in ours.right.apart:
+        return not_comparable(seen.name, "shards", ours.right.apart[seen.name], against)
+    if not (has_shards(seen) and has_shards(other)):
+        return not_comparable(seen.name, "shards", "no shards", against)
+    if not _same_layout(mesh, seen, other):
+        return not_comparable(seen.name, "shards", "the layouts differ", against)
+    if isinstance(seen.layout, Layout) and seen.layout.partial:
+        why = "any way to share out a pending sum is right"
+        return not_comparable(seen.name, "shards", why, against)
+    if seen.local is not None and other.local is not None:
+        if seen.local == other.local:
+            return agree(seen.name, "shards", against)
+        observed = seen_as.WrongShard(0, other.local, seen.local)
+        return differs(seen.name, "shards", observed, against)
+    # Each may be of the dtype that its own framework defines; values are judged by themselves.
+    if seen.dtype != other.dtype:
+        return not_comparable(seen.name, "shards", "the dtypes differ", against)
+    # Two right results of one op may round differently; soundness ties each to its own.
+    assert isinstance(seen.layout, Layout)
+    allowed = twice(ours.right.allowed.get(seen.name, EXACT))
+    held = ranges(mesh, seen.layout, seen.shape)
+    for position, (got, wanted) in enumerate(zip(seen.shards or (), other.shards or ())):
+        if got is None or wanted is None:
+            continue
+        if difference(wanted, got, part(allowed, held[position])) is not None:
+            observed = seen_as.WrongShard(position, wanted, got)
+            return differs(seen.name, "shards", observed, against)
+    return agree(seen.name, "shards", against)
+
+
+def _same_layout(mesh: Mesh, one: Observed, other: Observed) -> bool:
+    return (
+        isinstance(one.layout, Layout)
+        and isinstance(other.layout, Layout)
+        and one.shape == other.shape
+        and one.layout.ndim == other.layout.ndim == len(one.shape)
+        and same(mesh, one.layout, other.layout, one.shape)
+    )
+
+
+def same_layout(ours: Context, seen: Observed, theirs: Context, other: Observed) -> Finding | None:
+    """Do two subjects report the same layout? Another one is free where nobody asked for one."""
+    if seen.name.startswith(PLAIN) or executes_plan(ours.answer.subject):
+        return None
+    mesh, against = mesh_of(ours.case, seen.name), theirs.answer.subject
+    if seen.layout is None or other.layout is None:
+        return not_comparable(seen.name, "layout", "no layout reported", against)
+    if _same_layout(mesh, seen, other):
+        return agree(seen.name, "layout", against)
+    return differs(seen.name, "layout", seen_as.OtherLayout(other.layout, seen.layout), against)
+
+
+def same_unsharded(
+    ours: Context, seen: Observed, theirs: Context, other: Observed
+) -> Finding | None:
+    """Do the unsharded steps of a recipe agree in two frameworks?"""
+    if not seen.name.startswith(PLAIN) or not seen.full or not other.full:
+        return None
+    aspect, against = value_aspect(ours.case, seen.name), theirs.answer.subject
+    allowed = twice(ours.right.allowed.get(seen.name, EXACT))
+    off = off_by(other.full[0], seen.full[0], allowed)
+    if off is None:
+        return agree(seen.name, aspect, against)
+    return differs(seen.name, aspect, off, against, why="the unsharded steps differ")

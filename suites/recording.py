@@ -1,0 +1,79 @@
+"""What is kept of a run, and where? The records that it writes or adds to.
+
+With ``--only-new`` a record grows by what it lacks: only questions that it has not, or has in
+other words, are asked, and all its other lines stay as they are. Refuses to know what is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from adapters import record
+from adapters.answer import Answer
+from adapters.code import code_of
+from adapters.protocol import Hello
+from adapters.record import Record
+from adapters.registry import FRAMEWORKS
+from cases.model import Question
+from suites.sources import record_path
+
+Rows = Sequence[tuple[Question, Mapping[str, Answer]]]
+
+
+class Recording:
+    """What one run records into ``target``, a file or a folder.
+
+    ``only_new``: into the records that are there.
+    """
+
+    def __init__(self, target: Path, only_new: bool):
+        self._target = target
+        self._only_new = only_new
+
+    def lacking(self, hellos: Mapping[str, Hello], questions: Sequence[Question]) -> set[str]:
+        """Ids of those that a record of what runs here lacks; of all, unless only for new ones.
+
+        Raises:
+            BadInput: a record cannot be read, or is not of what runs here.
+        """
+        there = [self._there(name, hello) for name, hello in hellos.items()]
+        return {
+            question.id
+            for question in questions
+            if any(one is None or not one.has(question) for one in there)
+        }
+
+    def write(self, hellos: Mapping[str, Hello], rows: Rows) -> None:
+        """Keep the answers of every framework, but none to what its record has already.
+
+        Raises:
+            BadInput: a record that was there cannot be added to.
+            OSError: a file cannot be written.
+        """
+        for name, hello in hellos.items():
+            own = FRAMEWORKS[name]
+            there = self._there(name, hello)
+            new = [
+                (question, tuple(answers[subject] for subject in own.subjects))
+                for question, answers in rows
+                if there is None or not there.has(question)
+            ]
+            if not new:
+                continue
+            made = record.of(hello, new, code_of(own.module))
+            if there is not None:
+                made = record.merge([there.only(there.lines.keys() - made.lines), made])
+            record.save(self._path(name, hello), made)
+
+    def _path(self, name: str, hello: Hello) -> Path:
+        into_folder = self._target.is_dir()
+        return record_path(self._target, name, hello.release) if into_folder else self._target
+
+    def _there(self, name: str, hello: Hello) -> Record | None:
+        path = self._path(name, hello)
+        if not self._only_new or not path.exists():
+            return None
+        found = record.load(path, name)
+        found.check(hello, FRAMEWORKS[name].subjects)
+        return found

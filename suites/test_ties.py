@@ -1,0 +1,9 @@
+"""Equal elements and halves: see `cases/catalogue/ties.toml`."""
+
+from cases.model import Case
+from suites.run import Judged, settle
+
+
+def test_ties(case: Case, judged: Judged) -> None:
+    """Of equals the first counts, and halves go to the even neighbour."""
+    settle(case, judged)

@@ -1,0 +1,121 @@
+"""What excuses a user's own cases? A cause of their own, and only what fits it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.runs import Ran, run
+from tests.test_wrong_frameworks import stand_in
+
+DOUBLED = """
+[[cause]]
+id = "toy-doubles"
+subject = "torch"
+observed = "wrong value"
+relation = "times a number"
+cases = { step = "redistribute", partial = "sum" }
+why = "The toy adds everything twice."
+unreported = "2026-11-30"
+"""
+
+
+def with_ledger(folder: Path, wrong: str, text: str, *args: str) -> Ran:
+    """A run of the small cases with a ledger of the user's own."""
+    path = folder / "own.toml"
+    path.write_text(text)
+    return stand_in(folder, wrong, f"--ledger={path}", *args)
+
+
+def test_what_a_cause_explains_passes(tmp_path: Path) -> None:
+    """It is counted as known, with the id of its cause."""
+    ran = with_ledger(tmp_path, "reduction doubled", DOUBLED)
+    assert ran.code == 0, ran.out
+    known = {(v["case"], v["step"], v["ledger"]) for v in ran.verdicts if v["verdict"] == "known"}
+    assert known == {("reduce", "y", "toy-doubles")}
+    assert "toy-doubles" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ("crash", DOUBLED),
+        ("reduction dropped", DOUBLED),
+        ("reduction doubled", DOUBLED.replace("times a number", "NaN")),
+        ("reduction doubled", DOUBLED.replace('"sum"', '"max"')),
+        ("reduction doubled", DOUBLED.replace('step = "redistribute"', 'step = "matmul"')),
+        ("reduction doubled", DOUBLED.replace('subject = "torch"', 'subject = "jax"')),
+        ("reduction doubled", ""),
+    ],
+)
+def test_another_failure_is_not_excused(tmp_path: Path, wrong: str, text: str) -> None:
+    """Another kind, another relation, other facts or another subject is another fault."""
+    ran = with_ledger(tmp_path, wrong, text)
+    assert ran.code == 1
+    assert {one[0] for one in ran.diverging()} == {"reduce"}
+
+
+@pytest.mark.parametrize("extra", [("-k", "gather"), ("-n", "2"), ("-k", "reduce or swap")])
+def test_a_part_of_the_cases_is_safe(tmp_path: Path, extra: tuple[str, ...]) -> None:
+    """Causes of cases that do not run are not missed, in one process or in several."""
+    ran = with_ledger(tmp_path, "reduction doubled", DOUBLED, *extra)
+    assert ran.code == 0, ran.out
+
+
+KNOWN = """
+[[case]]
+id = "loss"
+mesh = { dp = 4 }
+program = ["l = mse_loss(x, t)", "g = grad(l, x)"]
+[case.inputs]
+x = { shape = [8, 4], dtype = "float64", spec = "P('dp')" }
+t = { shape = [8, 4], dtype = "float64", spec = "P('dp')", values = 1 }
+"""
+
+
+def test_the_project_s_ledger_names_the_cause_and_excuses_nothing(tmp_path: Path) -> None:
+    """A user's own case that meets a known fault fails, and is told which it is."""
+    cases = tmp_path / "loss.toml"
+    cases.write_text(KNOWN)
+    ran = run(tmp_path, f"--cases={cases}", "--jax=off")
+    assert ran.code == 1, ran.out
+    (bad,) = (v for v in ran.verdicts if v["verdict"] == "divergence")
+    assert (bad["severity"], bad["step"]) == ("wrong", "g")
+    assert bad["ledger"]
+    assert f"known cause: {bad['ledger']}" in ran.out
+
+
+def test_fail_on_chooses_what_fails(tmp_path: Path) -> None:
+    """Each severity by itself; one that there is not is refused."""
+    cases = tmp_path / "loss.toml"
+    cases.write_text(KNOWN)
+    for severities, code in (("wrong", 1), ("refused", 0), ("refused,costly", 0)):
+        ran = run(tmp_path, f"--cases={cases}", "--jax=off", f"--fail-on={severities}")
+        assert ran.code == code, ran.out
+    ran = run(tmp_path, f"--cases={cases}", "--fail-on=bad")
+    assert ran.code == 4
+    assert "--fail-on: found 'bad', wanted one or more of wrong, refused" in ran.out
+
+
+def test_a_baseline_pins_a_user_s_own_cases(tmp_path: Path) -> None:
+    """What was recorded passes again; another answer to the same question fails."""
+    cases = tmp_path / "gather.toml"
+    cases.write_text(
+        '[[case]]\nid = "gather"\nmesh = { x = 4 }\nprogram = ["y = redistribute(x, x=R)"]\n'
+        "inputs.x = { shape = [8], spec = \"P('x')\" }\n"
+    )
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    assert run(tmp_path, f"--cases={cases}", "--jax=off", f"--record={kept}/").code == 0
+    again = (f"--cases={cases}", "--jax=off", f"--baseline={kept}")
+    ran = run(tmp_path, *again)
+    assert ran.code == 0, ran.out
+    (path,) = (one for one in kept.iterdir() if one.suffix == ".jsonl")
+    path.write_text(path.read_text().replace("all-gather(x)", "all-reduce(x)"))
+    ran = run(tmp_path, *again)
+    assert ran.code == 1, ran.out
+    changed = {(v["step"], v["against"]) for v in ran.verdicts if v["verdict"] == "divergence"}
+    assert ("y", "record") in changed
+    assert {against for _, against in changed} == {"record"}
+    assert "collectives in the record" in ran.out
