@@ -28,10 +28,11 @@ class Facts(msgspec.Struct, frozen=True):
     unequal shards. ``irregular``: an input has shards that are no chunks of it.
     ``indivisible``: where, first, a size is no multiple of the devices that it is split over.
     ``empty``: something has no elements. ``newly_partial``: a result is asked to owe a
-    reduction that its operand does not. ``pending``: the reductions that something owes.
-    ``several_meshes``: not everything lies on one mesh. ``ops``: those of the program.
-    ``repeated``: one of them is done more than once. ``number``: one has a number for an
-    operand. ``random``: an op of the program draws random numbers.
+    reduction that its operand does not. ``pending``: the reductions that something owes, or has
+    to owe by the case's own word. ``several_meshes``: not everything lies on one mesh.
+    ``ops``: those of the program. ``repeated``: one of them is done more than once.
+    ``number``: one has a number for an operand. ``random``: an op of the program draws random
+    numbers.
     """
 
     ascending: bool
@@ -67,6 +68,7 @@ def facts(case: Case) -> Facts:
                 newly |= not set(step.to.partial) <= set(before.partial)
                 swaps |= _swaps(meshes[step.result], before, step.to)
     tensors = [(meshes[name], layout, typed[name].shape) for name, layout in layouts.items()]
+    stated = case.expectation.layouts.values()
     inputs = len(question.inputs)
     where: Where = "no"
     if any(_is_indivisible(*tensor) for tensor in tensors):
@@ -85,7 +87,9 @@ def facts(case: Case) -> Facts:
         empty=any(0 in shape for _, _, shape in tensors),
         newly_partial=newly,
         swaps_partial=swaps,
-        pending=frozenset(op for _, layout, _ in tensors for _, op in layout.partial),
+        pending=frozenset(
+            op for layout in (*layouts.values(), *stated) for _, op in layout.partial
+        ),
         several_meshes=any(mesh != tensors[0][0] for mesh, _, _ in tensors),
         ops=frozenset(ops),
         repeated=len({*ops}) < len(ops),
