@@ -89,7 +89,7 @@ def _sorted(
     bad = [(judgement.verdicts[i], judgement.findings[i]) for i in failing]
     bad.sort(
         key=lambda pair: (
-            place.get(bare(pair[0].step).partition("/")[0], len(place)),
+            place.get(bare(pair[0].step), place.get(_made_of(pair[0].step), len(place))),
             SEVERITIES.index(pair[0].severity or "free"),
             _TELLING.index(pair[0].aspect),
         )
@@ -117,6 +117,11 @@ def _sorted(
     return first, after
 
 
+def _made_of(step: str | None) -> str:
+    """The mesh that a group such as "m/a" is of."""
+    return bare(step).partition("/")[0]
+
+
 def _asked(case: Case) -> list[str]:
     question, mesh = case.question, case.question.mesh
     lines = [f"case    {case.id}" + (f"    {case.source}" if case.source else "")]
@@ -134,8 +139,10 @@ def _asked(case: Case) -> list[str]:
 def _order(case: Case) -> list[str]:
     question = case.question
     if question.recipe is not None:
-        # The unsharded step first: what is wrong there is wrong everywhere.
-        return [*plain(row_of(question)), *question.check, *PASSES]
+        # The unsharded step first: what is wrong there is wrong everywhere. Then what was fired:
+        # a reduction that is missing is why gradients are wrong, and those make parameters wrong.
+        names = sorted(question.check, key=lambda name: name.startswith("new/"))
+        return [*plain(row_of(question)), *PASSES, *names]
     names = [step.result for step in question.mesh_steps]
     names += [given.name for given in question.inputs]
     return names + [step.result for step in question.steps]

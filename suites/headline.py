@@ -61,6 +61,8 @@ def _what(case: Case, verdict: Verdict, finding: Finding, answer: Answer | None)
             return f"{_ASPECTS.get(verdict.aspect, f'{verdict.aspect} is wrong')} of {at}", ""
     if verdict.aspect == "soundness":
         return f"the answer contradicts itself about {at}: {_KINDS[type(observed)]}", ""
+    if verdict.aspect == "meshes" and isinstance(observed, seen_as.WrongOffset):
+        return f"wrong coordinate in mesh {at}", ""
     if verdict.aspect == "meshes":
         return f"{_KINDS[type(observed)]} {at}", ""
     return _other(observed, at, case, finding), ""

@@ -81,7 +81,9 @@ def _factor(right: Value, ours: Value) -> bool:
         if abs(whole - round(whole)) > _WHOLE * abs(whole):
             return False
     alike = np.abs(ratios - ratios[0]) <= _CLOSE * np.abs(ratios[0])
-    return bool(ratios[0] not in (0, 1) and alike.all() and not np.any(b[~there]))
+    # What is as near to the right one as that is no multiple of it.
+    apart = abs(ratios[0] - 1) > _CLOSE and ratios[0] != 0
+    return bool(apart and alike.all() and not np.any(b[~there]))
 
 
 def _shift(right: Value, ours: Value) -> bool:

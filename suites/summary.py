@@ -82,7 +82,8 @@ class Summary:
     def lines(self) -> list[str]:
         """The summary, a line each."""
         took = time.monotonic() - self.started
-        head = [*map(_release, self.hellos.values()), f"{self.cases:,} cases   {took:.0f} s"]
+        cases = "1 case" if self.cases == 1 else f"{self.cases:,} cases"
+        head = [*map(_release, self.hellos.values()), f"{cases}   {took:.0f} s"]
         lines = [*_wrapped(head, "   "), "", *_table(by_subject(self.verdicts)), ""]
         lines += [*self._known(), *self._new()]
         left = MOST_LINES - len(lines)

@@ -158,8 +158,7 @@ def plan_table(one: seen.OtherPlan | seen.BrokenContract) -> list[str]:
         noun = "the parallel plan"
     text = say if isinstance(one, seen.OtherPlan) else totals
     said = [(name, text(some), f"{volume(some):,.0f} B" if some else "") for name, some in rows]
-    wide = min(60, max(len(what) for _, what, _ in said))
-    lines = [f"{name:<10}{what:<{wide}}  {cost:>9}".rstrip() for name, what, cost in said]
+    lines = [f"{name:<10}{cost:>9}   {what}" for name, what, cost in said]
     at = next(at for at, (name, _) in enumerate(rows) if name == "fired")
     lines[at] += f"    {factor(one.fired, one.implied)} {noun}"
     return lines
@@ -225,6 +224,9 @@ def verdict_of(
     said = Said(got=finding.got)
     if finding.observation is not None:
         said = say_observation(finding.observation, mesh_of(case, bare(finding.step)))
+    if finding.aspect == "meshes" and isinstance(finding.observation, seen.WrongOffset):
+        wanted, got = finding.observation.wanted, finding.observation.got
+        said = Said(f"coordinate {list(wanted)}", f"coordinate {list(got)}", said.where)
     reasons = [one for one in (finding.why, said.more, why) if one]
     return Verdict(
         case.id,

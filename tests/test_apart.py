@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from suites.discrimination import right_answer
 
 from adapters.answer import Done
 from adapters.reference.values import Undefined, evaluate
@@ -21,6 +20,7 @@ from suites.judge import judge
 from suites.truth import truth
 from suites.values import difference, part, show
 from tests.jax_client import JIT, Client
+from tests.mistakes import right_answer
 from tests.torch_worker import Live
 
 PAIR = mesh({"x": 2})
@@ -116,7 +116,7 @@ def test_neither_framework_is_accused_of_what_both_document_apart() -> None:
     answers = {name: right_answer(case, truth(case, name.partition("/")[0]), name)
                for name in ("torch", "jax/jit")}  # fmt: skip
     assert [answers[name]["y"].dtype for name in answers] == ["float32", "float64"]
-    verdicts = judge(case, answers, (), {}, {}).verdicts
+    verdicts = judge(case, answers, ()).verdicts
     assert not [one for one in verdicts if one.verdict == "divergence"]
     apart = [one for one in verdicts if one.verdict == "not comparable" and one.aspect == "shards"]
     assert [one.step for one in apart] == ["q", "y"]
@@ -131,7 +131,7 @@ def test_each_is_accused_of_the_other_s(tmp_path: Any) -> None:
         "torch": msgspec.structs.replace(jax, subject="torch"),
         "jax/jit": msgspec.structs.replace(torch, subject="jax/jit"),
     }
-    wrong = [one for one in judge(case, swapped, (), {}, {}).verdicts if one.aspect == "global"]
+    wrong = [one for one in judge(case, swapped, ()).verdicts if one.aspect == "global"]
     assert {one.subject for one in wrong if one.verdict == "divergence"} == {"torch", "jax/jit"}
 
 
@@ -233,7 +233,7 @@ def test_a_result_of_another_shape_is_wrong_and_no_more_is_said() -> None:
     )  # fmt: skip
     seen = tuple(wrong if one.name == "y" else one for one in answer.seen)
     answers = {"torch": msgspec.structs.replace(answer, seen=seen)}
-    verdicts = judge(case, answers, (), {}, {}).verdicts
+    verdicts = judge(case, answers, ()).verdicts
     (found,) = [one for one in verdicts if one.verdict == "divergence"]
     assert (found.step, found.aspect) == ("y", "global")
 

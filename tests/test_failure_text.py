@@ -147,9 +147,9 @@ def test_collectives_are_one_table_with_bytes() -> None:
     at = next(i for i, line in enumerate(text) if line.strip().startswith("implied"))
     rows = [" ".join(line.split()) for line in text[at : at + 3]]
     assert rows == [
-        "implied all-gather(tp) 32 B",
-        "cheapest all-reduce(tp) 8 B",
-        "fired 2 all-gather(tp) 96 B 3 times the bytes of the implied plan",
+        "implied 32 B all-gather(tp)",
+        "cheapest 8 B all-reduce(tp)",
+        "fired 96 B 2 all-gather(tp) 3 times the bytes of the implied plan",
     ]
 
 

@@ -18,12 +18,13 @@ from cases.catalogue import FAMILIES, family
 from cases.model import Case, Layout, Step
 from cases.ops import OPS
 from cases.ops.row import Labels, Params, Shape
-from suites.aspects import mesh_of
-from suites.collectives import Measure, _operand, explain, say, step_measure
+from suites.collectives import Measure, explain, step_measure
 from suites.shelf import find
 from suites.sources import RECORDS
+from suites.tensors import mesh_of
 from suites.truth import truth
 from suites.values import difference
+from suites.wording import say
 
 # A change of layout implies the algebra's moves, and less is free to whoever finds it.
 MOVES = ("redistribute", "identity", "grad")
@@ -55,6 +56,16 @@ def newest() -> tuple[Record, ...]:
     return tuple(
         record.load(path) for name in names for path in [p for n, p in paths if n == name][-2:]
     )
+
+
+def _operand(case: Case, seen: dict[str, Observed], name: str) -> Observed | None:
+    """An operand as reported, or an input as the question places it."""
+    if name in seen:
+        return seen[name]
+    for given in case.question.inputs:
+        if given.name == name:
+            return Observed(name, given.dtype, given.shape, given.layout)
+    return None
 
 
 def measured(records: tuple[Record, ...], ops: frozenset[str] | None = None) -> Iterator[Found]:
