@@ -272,9 +272,9 @@ def value(context: Context, seen: Observed) -> Finding | None:
     for position, got in enumerate(fulls):
         if (off := off_by(wanted, got, allowed)) is not None:
             where = position if len(fulls) > 1 else None
-            observed = off if where is None else msgspec.structs.replace(off, position=where)
-            why = ran_on_shards(case, context.answer, seen) or right.doubt(name)
-            return differs(name, aspect, observed, why=why)
+            local = ran_on_shards(case, context.answer, seen)
+            observed = msgspec.structs.replace(off, position=where, by_shards=bool(local))
+            return differs(name, aspect, observed, why=local or right.doubt(name))
     return agree(name, aspect)
 
 

@@ -18,7 +18,6 @@ from cases.model import Case, Layout
 from cases.ops.row import wide
 from suites import observation as seen_as
 from suites.known import message, relations_of
-from suites.local_steps import ran_on_shards
 from suites.observation import Ended, Observation, WrongValue
 from suites.tensors import FULL, bare, mesh_of
 from suites.truth import truth
@@ -94,7 +93,7 @@ def _wrong_value(
         for seen in answer.seen:
             if seen.name != step:
                 continue
-            if ran_on_shards(case, answer, seen):
+            if observed.by_shards:
                 return f"{step} was made on each shard by itself, as asked, and is not the whole"
             if _shards_right(case, observed, seen):
                 return f"wrong value of {step} when it is gathered; its shards are right"

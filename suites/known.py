@@ -123,10 +123,13 @@ def _fitting(
         return []
     kind = seen_as.name(observed)
     steps = at_fault(case, found.step, {one.name for one in answer.seen})
+    asked = isinstance(observed, WrongValue) and observed.by_shards
     fit = [
         one
         for one in causes
-        if kind in one.observed
+        # What a framework was asked to do is no fault of its own, whatever it looks like.
+        if (one.documented or not asked)
+        and kind in one.observed
         and (not one.aspect or found.aspect in one.aspect)
         and _message_fits(one, observed)
         and _plan_fits(one, observed)

@@ -29,12 +29,17 @@ Fired = tuple[Collective, ...]
 
 
 class WrongValue(msgspec.Struct, frozen=True, tag=True):
-    """A global value that is not the right one, on one mesh ``position``, or on all if None."""
+    """A global value that is not the right one, on one mesh ``position``, or on all if None.
+
+    ``by_shards``: every shard is what the program's own steps on that device's shard make of it, so
+    that the framework did what it was asked.
+    """
 
     wanted: Array
     got: Array
     position: int | None
     allowed: Tolerance
+    by_shards: bool = False
 
 
 class WrongDtype(msgspec.Struct, frozen=True, tag=True):

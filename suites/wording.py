@@ -77,7 +77,7 @@ def factor(fired: Fired, by: Fired) -> str:
 def say_observation(one: Observation, mesh: Mesh) -> Said:
     """An observation of a tensor on ``mesh``."""
     match one:
-        case seen.WrongValue(wanted, got, position, allowed):
+        case seen.WrongValue(wanted, got, position, allowed, _):
             rank = "every rank" if position is None else place(mesh, position)
             return Said(show(wanted), show(got), f"on {rank}: {difference(wanted, got, allowed)}")
         case seen.WrongDtype(wanted, got):
