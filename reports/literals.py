@@ -129,7 +129,11 @@ def _whole(values: NDArray[Any]) -> NDArray[np.float64] | None:
     if values.dtype.kind in "bc":
         return None
     wide = values.astype(np.float64)
-    if not np.isfinite(wide).all() or np.abs(wide).max() > 2**24 or (wide != np.trunc(wide)).any():
+    if (
+        not np.isfinite(wide).all()
+        or np.abs(wide).max(initial=0) > 2**24
+        or (wide != np.trunc(wide)).any()
+    ):
         return None
     return None if np.signbit(wide[wide == 0]).any() else wide
 
