@@ -251,8 +251,6 @@ def value(context: Context, seen: Observed) -> Finding | None:
     """Is the global value right? Held against the case's own right value or the reference's."""
     case, right, name = context.case, context.right, seen.name
     aspect = value_aspect(case, name)
-    if name in right.own:
-        return not_comparable(name, aspect, "random numbers are each framework's own")
     typed = right.typed.get(name)
     # torch shows the shape of a shard of what is no DTensor.
     if typed is not None and not (context.dry and seen.layout is None and seen.local == seen.shape):
@@ -260,6 +258,8 @@ def value(context: Context, seen: Observed) -> Finding | None:
             return differs(name, aspect, seen_as.WrongDtype(typed.dtype, seen.dtype))
         if seen.shape != typed.shape and (seen.full or context.dry):
             return differs(name, aspect, seen_as.WrongShape(typed.shape, seen.shape))
+    if name in right.own:
+        return not_comparable(name, aspect, "random numbers are each framework's own")
     wanted, fulls = right.values.get(name), whole(case, seen)
     if context.dry or (wanted is None and not name.startswith(PLAIN)):
         why = "a dry run has no data" if context.dry else "no right value"

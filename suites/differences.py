@@ -32,8 +32,7 @@ def changed(case: Case, answer: Answer, recorded: Answer, right: Truth) -> list[
     """
     now = normalise(answer)
     found: ByStep = {}
-    ends = _end(now), _end(recorded)
-    if ends[0] != ends[1]:
+    if now.end != recorded.end:
         step = getattr(now.end, "step", "") or getattr(recorded.end, "step", "") or None
         found[step] = [Difference("end", ending(recorded.end), ending(now.end))]
     if now.program != recorded.program:
@@ -61,18 +60,6 @@ def changed(case: Case, answer: Answer, recorded: Answer, right: Truth) -> list[
                 RECORD, why="the record of this very environment says otherwise")
         for step, some in found.items()
     ]  # fmt: skip
-
-
-def _end(answer: Answer) -> Any:
-    end = answer.end
-    # How a process was killed and what a rank was waiting for is chance; that it died is not.
-    match end:
-        case Crashed():
-            return "crashed"
-        case Hung(_, step, raised):
-            return "hung", step, raised
-        case _:
-            return end
 
 
 def agreement(case: Case, dry: Answer, real: Answer | None) -> list[Finding]:

@@ -1,0 +1,188 @@
+"""Is every answer that leaves something out, or says another thing, noticed? Planted one at a time.
+
+Answers are the records', of every so many cases of the catalogue and of both frameworks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+import numpy as np
+import pytest
+
+from adapters.answer import Answer, Crashed, Done, Hung, Observed, Refused
+from cases.arrays import pack, unpack
+from cases.catalogue import catalogue
+from cases.model import Case, Layout
+from reports.judged import ledger
+from reports.tell import promises, recorded
+from suites.frameworks_compared import beside
+from suites.judge import judge, look
+from suites.observation import Missing, WrongDtype
+from suites.truth import truth
+
+# Every so many: enough that every family and every kind of ending is among them.
+STEP = 29
+
+
+def answered() -> Iterator[tuple[Case, Answer]]:
+    """Cases with data and the answers that their records have."""
+    for case in catalogue()[::STEP]:
+        if case.question.mode == "real":
+            for answer in recorded(case).values():
+                yield case, answer
+
+
+ANSWERED = list(answered())
+ENDED_WELL = [(case, one) for case, one in ANSWERED if isinstance(one.end, Done) and one.seen]
+
+
+def bad(case: Case, answer: Answer, pin: Answer | None = None) -> list[str]:
+    """The aspects of what fails, beside the record if there is one."""
+    pins = None if pin is None else {answer.subject: pin}
+    # Whether a refusal counts depends on the other routes of the framework.
+    answers = recorded(case) | {answer.subject: answer}
+    found = judge(case, answers, ledger(), promises=promises(), pins=pins)
+    return [
+        one.aspect
+        for one in found.verdicts
+        if one.verdict == "divergence" and one.subject == answer.subject
+    ]
+
+
+def last(answer: Answer, **fields: object) -> Answer:
+    """An answer with the last result changed."""
+    *others, one = answer.seen
+    return msgspec.structs.replace(answer, seen=(*others, msgspec.structs.replace(one, **fields)))
+
+
+def test_what_the_records_hold_passes() -> None:
+    """So that what fails below fails by what was planted."""
+    for case, answer in ANSWERED:
+        assert bad(case, answer, answer) == [], case.id
+
+
+LEFT_OUT: dict[str, Callable[[Answer], Answer]] = {
+    "all shards": lambda answer: last(answer, shards=None),
+    "all offsets": lambda answer: last(answer, offsets=None),
+    "the global value": lambda answer: last(answer, full=()),
+    "the layout": lambda answer: last(answer, layout=None),
+    "one result": lambda answer: msgspec.structs.replace(answer, seen=answer.seen[:-1]),
+    "every result": lambda answer: msgspec.structs.replace(answer, seen=()),
+}
+
+
+def _due(case: Case, answer: Answer) -> bool:
+    """Whether leaving it out leaves out something that the route promised."""
+    of = look(case, answer, truth(case), promises())
+    return bool(of.missing)
+
+
+@pytest.mark.parametrize("what", LEFT_OUT)
+def test_what_is_left_out_is_missing(what: str) -> None:
+    """Of every answer that ended well, with no record to hold it against."""
+    tried = 0
+    for case, answer in ENDED_WELL:
+        planted = LEFT_OUT[what](answer)
+        if planted == answer or not _due(case, planted):
+            continue
+        tried += 1
+        found = judge(case, {answer.subject: planted}, (), promises=promises())
+        missing = [one for one in found.findings if isinstance(one.observation, Missing)]
+        assert missing, (case.id, answer.subject)
+        assert all(one.severity == "wrong" for one in missing)
+    assert tried > 40
+
+
+@pytest.mark.parametrize("what", LEFT_OUT)
+def test_what_is_left_out_differs_from_the_record(what: str) -> None:
+    """Also where no route promises it."""
+    for case, answer in ENDED_WELL:
+        planted = LEFT_OUT[what](answer)
+        if planted != answer:
+            assert bad(case, planted, answer), (case.id, answer.subject)
+
+
+def test_another_dtype_is_wrong() -> None:
+    """Of a result whose dtype is known, whatever its values."""
+    for case, answer in ENDED_WELL:
+        one = answer.seen[-1]
+        # A mesh, and what has random values, have no right dtype.
+        if one.name in truth(case, answer.subject.partition("/")[0]).typed:
+            other = "float64" if one.dtype != "float64" else "float32"
+            planted = judge(case, {answer.subject: last(answer, dtype=other)}, ())
+            seen = [found.observation for found in planted.findings]
+            assert any(isinstance(found, WrongDtype) for found in seen), (case.id, answer.subject)
+
+
+ENDS: dict[str, Callable[[Refused | Crashed | Hung], object]] = {
+    "message": lambda end: msgspec.structs.replace(end, line="another thing went wrong"),
+    "type": lambda end: msgspec.structs.replace(end, error="OSError"),
+    "step": lambda end: msgspec.structs.replace(end, step="elsewhere"),
+    "signal": lambda end: msgspec.structs.replace(end, how="SIGFPE"),
+    "reason": lambda end: msgspec.structs.replace(end, why="no answer within 1 s"),
+    "raised": lambda end: msgspec.structs.replace(end, raised="rank 7: OSError: no"),
+}
+FIELDS = {
+    Refused: ("message", "type", "step"), Crashed: ("signal",), Hung: ("reason", "step", "raised"),
+}  # fmt: skip
+
+
+def test_another_end_than_the_known_one_fails() -> None:
+    """Another message, type, step, signal or reason of a hang, under whatever cause."""
+    tried = set()
+    ended = [
+        (case, one)
+        for case in catalogue()[::7]
+        if case.question.mode == "real"
+        for one in recorded(case).values()
+        if isinstance(one.end, Refused | Crashed | Hung)
+    ]
+    crashes = [case for case in catalogue() if case.id.startswith("a2.b2-r.p-to-p")]
+    ended += [(case, one) for case in crashes for one in recorded(case).values()
+              if isinstance(one.end, Crashed)]  # fmt: skip
+    for case, answer in ended:
+        assert isinstance(answer.end, Refused | Crashed | Hung)
+        for field in FIELDS[type(answer.end)]:
+            end = ENDS[field](answer.end)
+            planted = msgspec.structs.replace(answer, end=end)
+            assert bad(case, planted, answer), (case.id, answer.subject, field)
+            tried.add(field)
+    assert tried == {*ENDS}
+
+
+def test_another_wrong_value_than_the_known_one_fails() -> None:
+    """Of every known wrong value of the sample, one that is wrong in the same way and larger."""
+    tried = 0
+    for case, answer in ENDED_WELL:
+        one = answer.seen[-1]
+        if not one.full or not one.full[0].size or unpack(one.full[0]).dtype.kind == "b":
+            continue
+        if one.name in truth(case).own:
+            continue
+        value = unpack(one.full[0])
+        planted = last(answer, full=(pack((value * 3 + 1).astype(value.dtype)),) * len(one.full))
+        if np.isfinite(value.astype(np.complex128)).all():
+            tried += 1
+            assert bad(case, planted, answer), (case.id, answer.subject)
+    assert tried > 100
+
+
+def test_shards_of_two_frameworks_that_differ_are_told() -> None:
+    """Where both report one layout, and each may be sound by itself."""
+    (case,) = (one for one in catalogue() if one.id == "x4-s0-to-s1")
+    answers, right = recorded(case), truth(case)
+    torch = look(case, answers["torch"], right, {})
+
+    def moved(seen: Observed) -> Observed:
+        assert seen.shards is not None
+        assert isinstance(seen.layout, Layout)
+        shards = tuple(pack(unpack(shard) + 1) for shard in seen.shards if shard is not None)
+        return msgspec.structs.replace(seen, shards=shards)
+
+    jax = answers["jax/jit"]
+    other = msgspec.structs.replace(jax, seen=tuple(map(moved, jax.seen)))
+    for answer, wanted in ((jax, {None}), (other, {"wrong"})):
+        found = beside(look(case, answer, right, {}), torch, frozenset())
+        assert {one.severity for one in found if one.aspect == "shards"} == wanted
