@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from adapters.registry import FRAMEWORKS
-from reports.repro import Repro
+from cases.model import Case
+from reports.repro import Repro, texts
 from suites import run
 from suites.summary import Summary, attach
 
@@ -50,7 +52,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Read and check every file that was named, before anything starts."""
     if not hasattr(config, "workerinput"):
         verdicts = config.getoption("--verdicts")
-        config.pluginmanager.register(Summary(Path(verdicts) if verdicts else None), "summary")
+        own = bool(config.getoption("--cases"))
+        summary = Summary(Path(verdicts) if verdicts else None, own)
+        config.pluginmanager.register(summary, "summary")
     config.stash[run.RUN] = run.prepare(config)
     if folder := config.getoption("--repro"):
         config.stash[REPRO] = Repro(Path(folder))
@@ -99,11 +103,18 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 @pytest.fixture
-def judged(case: object, request: pytest.FixtureRequest) -> run.Judged:
+def judged(case: Case, request: pytest.FixtureRequest) -> run.Judged:
     """The verdicts of the item's case, which are sent along with its report."""
     judged = request.config.stash[run.RUN].judge(request.node)
+    if judged.failing:
+        judged = replace(judged, scripts=tuple(_scripts(case, judged)[0]))
     request.node.stash[run.JUDGED] = judged
     return judged
+
+
+def _scripts(case: Case, judged: run.Judged) -> tuple[dict[str, str], list[str]]:
+    releases = {name: hello.release for name, hello in judged.hellos.items()}
+    return texts(case, judged.judgement, judged.answers, releases)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -111,12 +122,14 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """Send verdicts with the report of the call."""
     report = yield
     judged = item.stash.get(run.JUDGED, None)
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is not None and crash.message.startswith("Failed: "):
+        # A terminal cuts the short line off where it gets too long, so it begins with what matters.
+        crash.message = crash.message.removeprefix("Failed: ")
     if judged is not None and call.when == "call":
         attach(report, judged.verdicts, judged.hellos)
         if repro := item.config.stash.get(REPRO, None):
-            case = item.callspec.params["case"]  # type: ignore[attr-defined]
-            releases = {name: hello.release for name, hello in judged.hellos.items()}
-            repro.write(report, case, judged.judgement, judged.answers, releases)
+            repro.write(report, *_scripts(item.callspec.params["case"], judged))  # type: ignore[attr-defined]
     return report
 
 

@@ -12,7 +12,8 @@ import msgspec
 
 from cases.grids import homes
 from cases.layout import groups, is_even, normal
-from cases.model import Case, Layout, Mesh
+from cases.model import Case, Layout, Mesh, Step
+from cases.ops import OPS
 from cases.program import shapes
 
 Where = Literal["input", "result", "no"]
@@ -22,19 +23,32 @@ class Facts(msgspec.Struct, frozen=True):
     """The facts of one case.
 
     ``ascending``: along every axis that splits something, groups list their devices in
-    ascending order. ``uneven``: something is split into unequal shards. ``indivisible``: where,
-    first, a size is no multiple of the devices that it is split over. ``empty``: something has
-    no elements. ``newly_partial``: a result is asked to owe a reduction that its operand does
-    not. ``pending``: the reductions that something owes.
+    ascending order, and so does a mesh that others are derived from. ``minor_first``: a dim is
+    split over a minor axis of its mesh before a major one. ``uneven``: something is split into
+    unequal shards. ``irregular``: an input has shards that are no chunks of it.
+    ``indivisible``: where, first, a size is no multiple of the devices that it is split over.
+    ``empty``: something has no elements. ``newly_partial``: a result is asked to owe a
+    reduction that its operand does not. ``pending``: the reductions that something owes, or has
+    to owe by the case's own word. ``several_meshes``: not everything lies on one mesh.
+    ``ops``: those of the program. ``repeated``: one of them is done more than once.
+    ``number``: one has a number for an operand. ``random``: an op of the program draws random
+    numbers.
     """
 
     ascending: bool
+    minor_first: bool
     uneven: bool
+    irregular: bool
     indivisible: Where
     empty: bool
     newly_partial: bool
     swaps_partial: bool
     pending: frozenset[str]
+    several_meshes: bool
+    ops: frozenset[str]
+    repeated: bool
+    number: bool
+    random: bool
 
 
 def facts(case: Case) -> Facts:
@@ -54,21 +68,33 @@ def facts(case: Case) -> Facts:
                 newly |= not set(step.to.partial) <= set(before.partial)
                 swaps |= _swaps(meshes[step.result], before, step.to)
     tensors = [(meshes[name], layout, typed[name].shape) for name, layout in layouts.items()]
+    stated = case.expectation.layouts.values()
     inputs = len(question.inputs)
     where: Where = "no"
     if any(_is_indivisible(*tensor) for tensor in tensors):
         where = "result"
     if any(_is_indivisible(*tensor) for tensor in tensors[:inputs]):
         where = "input"
+    devices, ops = list(question.mesh.devices), [step.op for step in question.steps]
     return Facts(
-        ascending=all(_is_ascending(mesh, layout) for mesh, layout, _ in tensors),
+        ascending=all(_is_ascending(mesh, layout) for mesh, layout, _ in tensors)
+        and (not question.mesh_steps or devices == sorted(devices)),
+        minor_first=any(_is_minor_first(mesh, layout) for mesh, layout, _ in tensors),
         uneven=any(one.irregular for one in question.inputs)
         or not all(is_even(*tensor) for tensor in tensors),
+        irregular=any(one.irregular for one in question.inputs),
         indivisible=where,
         empty=any(0 in shape for _, _, shape in tensors),
         newly_partial=newly,
         swaps_partial=swaps,
-        pending=frozenset(op for _, layout, _ in tensors for _, op in layout.partial),
+        pending=frozenset(
+            op for layout in (*layouts.values(), *stated) for _, op in layout.partial
+        ),
+        several_meshes=any(mesh != tensors[0][0] for mesh, _, _ in tensors),
+        ops=frozenset(ops),
+        repeated=len({*ops}) < len(ops),
+        number=any(_has_number(step) for step in question.steps),
+        random=any(OPS[op].own for op in ops),
     )
 
 
@@ -86,6 +112,16 @@ def _is_ascending(mesh: Mesh, layout: Layout) -> bool:
         for axis in axes
         for group in groups(mesh, (axis,))
     )
+
+
+def _is_minor_first(mesh: Mesh, layout: Layout) -> bool:
+    places = [[mesh.names.index(axis) for axis in axes] for axes in layout.dims]
+    return any(one != sorted(one) for one in places)
+
+
+def _has_number(step: Step) -> bool:
+    # Some ops take the number that they write by name.
+    return "value" in step.params or any(not isinstance(arg, str) for arg in step.args)
 
 
 def _swaps(mesh: Mesh, before: Layout, after: Layout) -> bool:

@@ -172,8 +172,10 @@ def number(value: Any, where: Where, wanted: str = "a finite number of 64 bits")
 def identifier(value: Any, where: Where) -> str:
     """A name that can stand in a step and in Python: ASCII letters, digits and _."""
     name = text(value, where, "a name")
-    if not _IDENTIFIER.fullmatch(name) or keyword.iskeyword(name):
-        raise where.bad(shown(name), "a name of letters, digits and _ that Python does not use")
+    if not _IDENTIFIER.fullmatch(name):
+        raise where.bad(shown(name), "a name of letters, digits and _")
+    if keyword.iskeyword(name):
+        raise where.bad(f"{shown(name)}, a reserved word of Python", "another name")
     return name
 
 

@@ -45,8 +45,8 @@ OBSERVED: tuple[Observed, ...] = get_args(Observed)
 
 # How a wrong value is related to the right one; what each means is in `suites.relations`.
 Relation = Literal[
-    "times a number", "NaN", "elements permuted", "zeros", "one addend", "operand unchanged",
-    "another shape", "some elements", "all elements",
+    "times a number", "plus a number", "NaN", "elements permuted", "zeros", "one addend",
+    "operand unchanged", "another shape", "some elements", "all elements",
 ]  # fmt: skip
 RELATIONS: tuple[Relation, ...] = get_args(Relation)
 
@@ -65,26 +65,34 @@ class Named(msgspec.Struct, frozen=True):
 
     ``step``: patterns of what is at fault: the op of the step, of an unchecked step before it, or
     of one that a gradient goes through; "input" for an input; "full" for materialising; "program"
-    for a whole program. ``recipe``: one of these. ``context``: that of the program. ``plan``: what
-    another plan does, one of these. ``axes`` and ``devices``: how many the mesh has. ``dtype``:
-    one of these is that of some input. ``partial``: one of these reductions is pending somewhere.
-    ``indivisible``: one of these. The others as in `Facts`.
+    for a whole program. ``only``: patterns, one of which each op of the program fits;
+    "nothing" for a program without ops. ``recipe``: one of these. ``context``: that of the
+    program. ``plan``: what another plan does, one of these. ``axes`` and ``devices``: how many the
+    mesh has. ``dtype``: one of these is that of some input. ``partial``: one of these reductions is
+    pending somewhere. ``indivisible``: one of these. The others as in `Facts`.
     """
 
     step: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
     recipe: tuple[str, ...] = ()
     context: tuple[str, ...] = ()
     plan: tuple[str, ...] = ()
     axes: int | None = None
     devices: int | None = None
     ascending: bool | None = None
+    minor_first: bool | None = None
     dtype: tuple[str, ...] = ()
     uneven: bool | None = None
+    irregular: bool | None = None
     indivisible: tuple[str, ...] = ()
     empty: bool | None = None
     newly_partial: bool | None = None
     swaps_partial: bool | None = None
     partial: tuple[str, ...] = ()
+    several_meshes: bool | None = None
+    repeated: bool | None = None
+    number: bool | None = None
+    random: bool | None = None
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -169,7 +177,7 @@ def _cause(raw: Any, place: Where, documented: bool, subjects: Collection[str]) 
     why = forms.text(table["why"], where.at("why"))
     if not why.strip():
         raise where.at("why").bad("an empty string", "the reason, in a sentence or two")
-    routes = {*subjects, *(one.partition("/")[0] for one in subjects)}
+    routes = tuple(dict.fromkeys((*subjects, *(one.partition("/")[0] for one in subjects))))
     observed = _known(table["observed"], where.at("observed"), "a known observation", OBSERVED)
     cause = Cause(
         id,
@@ -240,7 +248,10 @@ def _source(table: dict[str, Any], documented: bool, where: Where) -> tuple[str,
     return link, looked
 
 
-_FLAGS = ("ascending", "uneven", "empty", "newly_partial", "swaps_partial")
+_FLAGS = (
+    "ascending", "minor_first", "uneven", "irregular", "empty", "newly_partial", "swaps_partial",
+    "several_meshes", "repeated", "number", "random",
+)  # fmt: skip
 PLANS = (
     "fires where nothing is implied", "fires nothing", "permutes", "more", "fewer", "gathers",
     "exchanges", "reduces", "gathers, exchanges and reduces", "over groups that are no axes",
@@ -254,7 +265,7 @@ def _named(raw: Any, where: Where) -> Named:
     given: dict[str, Any] = {}
     for key, value in table.items():
         place = where.at(key)
-        if key in ("step", "context"):
+        if key in ("step", "only", "context"):
             given[key] = _some(value, place)
         elif key in ("axes", "devices"):
             given[key] = forms.integer(value, place, 1, "an integer of at least 1")
@@ -294,20 +305,21 @@ def names(cause: Cause, case: Case, fact: Facts, steps: Collection[str]) -> bool
     want, question = cause.cases, case.question
     mesh, recipe = question.mesh, question.recipe
     return (
-        (not want.step or any(fnmatchcase(op, p) for op in steps for p in want.step))
+        (not want.step or any(_fits(op, want.step) for op in steps))
+        and (not want.only or all(_fits(op, want.only) for op in fact.ops or ("nothing",)))
         and _recipe_fits(want, recipe)
         and (not want.context or question.context in want.context)
         and want.axes in (None, len(mesh.axes))
         and want.devices in (None, mesh.size)
         and (not want.dtype or any(one.dtype in want.dtype for one in question.inputs))
-        and want.ascending in (None, fact.ascending)
-        and want.uneven in (None, fact.uneven)
         and (not want.indivisible or fact.indivisible in want.indivisible)
-        and want.empty in (None, fact.empty)
-        and want.newly_partial in (None, fact.newly_partial)
-        and want.swaps_partial in (None, fact.swaps_partial)
+        and all(getattr(want, flag) in (None, getattr(fact, flag)) for flag in _FLAGS)
         and (not want.partial or bool(fact.pending & {*want.partial}))
     )
+
+
+def _fits(op: str, patterns: Collection[str]) -> bool:
+    return any(fnmatchcase(op, pattern) for pattern in patterns)
 
 
 def _recipe_fits(want: Named, recipe: Recipe | None) -> bool:

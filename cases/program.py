@@ -224,13 +224,17 @@ def _params(keywords: list[ast.keyword], where: Where) -> dict[str, Any]:
     return params
 
 
+# Tensors are the operands of a step; what has a name is a number, a flag, a text, or a list.
+_LITERAL = "a literal: tensors are given by position, and keywords take literals"
+
+
 def _literal(node: ast.expr, where: Where) -> Any:
     if isinstance(node, ast.Name) and node.id in _CONSTANTS:
         return _CONSTANTS[node.id]
     try:
         value = ast.literal_eval(node)
     except (ValueError, TypeError, MemoryError, RecursionError):
-        raise _unexpected(node, where, "a literal value") from None
+        raise _unexpected(node, where, _LITERAL) from None
     return list(value) if isinstance(value, tuple) else value
 
 

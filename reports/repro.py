@@ -60,16 +60,8 @@ class Repro:
         self.written: list[str] = []
         self.missing: list[str] = []
 
-    def write(
-        self,
-        report: Any,
-        case: Case,
-        judgement: Judgement,
-        answers: Mapping[str, Answer],
-        releases: Mapping[str, str],
-    ) -> None:
+    def write(self, report: Any, made: Mapping[str, str], missing: list[str]) -> None:
         """Write the scripts of an item, and send their names along with its report."""
-        made, missing = texts(case, judgement, answers, releases)
         if made:
             self.folder.mkdir(exist_ok=True)
         for name, text in made.items():

@@ -227,16 +227,21 @@ def _unsound(context: Context, seen: Observed) -> Observation | None:
 def _unpaid(
     mesh: Mesh, layout: Layout, seen: Observed, full: NDArray[Any], allowed: Tolerance
 ) -> Observation | None:
-    """Whether the addends beside some device do not reduce to the global value."""
+    """Whether the addends beside some device do not reduce to the global value.
+
+    Where those beside another device reduce to something else, the replicas differ.
+    """
     shards = [unpack(shard) for shard in seen.shards or () if shard is not None]
     if any(op == "avg" for _, op in layout.partial) and full.dtype.kind in "biu":
         return None
-    named = set(used(layout))
+    named, first = set(used(layout)), pack(join(mesh, layout, shards, seen.shape))
     for p, where in enumerate(coordinates(mesh)):
         # One position for each set of replicas: those that are first along every axis named.
         if any(index and axis in named for axis, index in where.items()):
             continue
         total = pack(join(mesh, layout, shards, seen.shape, p))
+        if difference(first, total, allowed) is not None:
+            return seen_as.RanksDiffer((), p, first, total)
         if difference(total, pack(full), allowed) is not None:
             return seen_as.WrongValue(total, pack(full), p, allowed)
     return None

@@ -5,7 +5,10 @@ Writes text from verdicts and answers; decides nothing.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from adapters.answer import Answer, Crashed, End, Hung, Observed, ending
 from adapters.registry import FRAMEWORKS, framework_of
@@ -16,15 +19,37 @@ from cases.notation import both
 from cases.recipes import row_of, sizes_of
 from cases.recipes.form import PASSES
 from cases.recipes.layouts import plain
+from suites.excuse import excuse
+from suites.headline import headline
 from suites.judge import Judgement
-from suites.tensors import bare, mesh_of
+from suites.observation import SEVERITIES, BrokenContract, OtherPlan
+from suites.tensors import bare, mesh_of, upstream
 from suites.values import show
-from suites.verdict import RECORD, Verdict
-from suites.wording import place, where
+from suites.verdict import RECORD, REFERENCE, Finding, Verdict
+from suites.wording import layout_text, place, plan_table, say_observation, told_free
 
 # A mesh picture has one line per device; more would push the text off the screen.
 _MOST_DEVICES = 8
 _MOST_ELEMENTS = 16
+# Lines of what is told and fails nothing, of what a crash printed, and of one rank's stack.
+_MOST_TOLD = 8
+_MOST_LINES = 20
+
+# What says most about a result that is wrong in several aspects.
+_TELLING: tuple[Aspect, ...] = (
+    "ending", "global", "gradients", "soundness", "shards", "meshes", "layout", "effects",
+    "collectives", "dry run",
+)  # fmt: skip
+
+_INDENT = " " * 12
+
+
+class One(msgspec.Struct, frozen=True):
+    """One failing line with what it was made of, and what else is wrong with the same result."""
+
+    verdict: Verdict
+    finding: Finding
+    beside: tuple[tuple[Verdict, Finding], ...] = ()
 
 
 def report(
@@ -33,55 +58,63 @@ def report(
     failing: Sequence[int],
     answers: Mapping[str, Answer],
     command: str,
+    *,
+    own: bool = False,
+    scripts: Sequence[str] = (),
+    folder: str = "",
 ) -> str:
     """The failure text of one case; its first line says what is wrong.
 
     ``failing``: the indices of the verdicts that fail it. ``command``: the pytest command that runs
-    this case alone.
+    this case alone. ``own``: whether it is a user's own case. ``scripts``: file names of the
+    stand-alone scripts that show it, which lie in ``folder``, or in none yet.
     """
-    verdicts = judgement.verdicts
-    order = {name: number for number, name in enumerate(_order(case))}
-    bad = [(i, verdicts[i]) for i in failing]
-    bad.sort(key=lambda iv: (order.get(bare(iv[1].step), -1), ASPECTS.index(iv[1].aspect)))
-    lines = [_headline(bad), *_asked(case)]
-    for index, verdict in bad:
-        lines += ["", *_told(verdict, where(judgement.findings[index], case))]
-        answer = answers.get(verdict.subject)
-        if answer is not None:
-            lines += _picture(case, answer, bare(verdict.step), verdict)
-            if verdict.aspect == "ending":
-                lines += _remains(answer.end)
-    lines += ["", *_others(verdicts, bad)]
-    program = case.question.mode == "real" and case.question.recipe is None
-    return "\n".join(lines + _again(bad, command, program))
+    first, after = _sorted(case, judgement, failing)
+    lead = first[0]
+    lines = [headline(case, lead.verdict, lead.finding, answers), *_asked(case)]
+    for one in first:
+        lines += ["", *_told(case, one, answers, judgement.verdicts)]
+    lines += [*_after(after), *_told_free(case, judgement, failing, own)]
+    if own:
+        lines += excuse(case, [(one.verdict, one.finding) for one in first], answers)
+    bad = [judgement.verdicts[i] for i in failing]
+    return "\n".join([*lines, "", *_again(bad, command, scripts, folder)])
 
 
-def _headline(bad: Sequence[tuple[int, Verdict]]) -> str:
-    """What is wrong, in the one line that pytest's short summary shows."""
-    first = next((v for _, v in bad if v.severity == "wrong"), bad[0][1])
-    at = f" at {first.step}" if first.step else ""
-    what = _HEADLINES.get(first.aspect, first.aspect)
-    if first.aspect == "ending":
-        what = first.got
-        at = ""
-    elif first.against == RECORD:
-        what = "another answer than its record"
-    cause = f" (known cause: {first.ledger})" if first.ledger else ""
-    more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
-    return f"{first.subject}: {what}{at}{cause}{more}"
-
-
-_HEADLINES: dict[Aspect, str] = {
-    "soundness": "contradicts itself",
-    "global": "wrong value",
-    "gradients": "wrong gradient",
-    "shards": "wrong shards",
-    "layout": "another layout than asked for",
-    "collectives": "other collectives",
-    "effects": "the counters disagree",
-    "meshes": "wrong mesh",
-    "dry run": "the dry run differs from the run with data",
-}
+def _sorted(
+    case: Case, judgement: Judgement, failing: Sequence[int]
+) -> tuple[list[One], list[Verdict]]:
+    """What is told at length, gravest first; and what only follows from it, in program order."""
+    place = {name: number for number, name in enumerate(_order(case))}
+    bad = [(judgement.verdicts[i], judgement.findings[i]) for i in failing]
+    bad.sort(
+        key=lambda pair: (
+            place.get(bare(pair[0].step).partition("/")[0], len(place)),
+            SEVERITIES.index(pair[0].severity or "free"),
+            _TELLING.index(pair[0].aspect),
+        )
+    )
+    groups: dict[tuple[str, str], list[tuple[Verdict, Finding]]] = {}
+    wrong: dict[str, set[str]] = {}
+    after = []
+    for verdict, finding in bad:
+        name, subject = bare(verdict.step), verdict.subject
+        spoiled = wrong.setdefault(subject, set())
+        if case.question.recipe is not None:
+            # Every tensor of a training step leads to every other: one line of each aspect.
+            name = verdict.aspect if verdict.aspect != "collectives" else verdict.step or ""
+            if verdict.aspect != "collectives" and (subject, name) in groups:
+                after.append(verdict)
+                continue
+        elif name not in spoiled and spoiled & upstream(case, verdict.step):
+            after.append(verdict)
+            continue
+        groups.setdefault((subject, name), []).append((verdict, finding))
+        if verdict.severity in ("wrong", "refused") and verdict.against != RECORD:
+            spoiled.add(name)
+    first = [One(*pairs[0], tuple(pairs[1:])) for pairs in groups.values()]
+    first.sort(key=lambda one: SEVERITIES.index(one.verdict.severity or "free"))
+    return first, after
 
 
 def _asked(case: Case) -> list[str]:
@@ -99,13 +132,13 @@ def _asked(case: Case) -> list[str]:
 
 
 def _order(case: Case) -> list[str]:
-    if case.question.recipe is not None:
+    question = case.question
+    if question.recipe is not None:
         # The unsharded step first: what is wrong there is wrong everywhere.
-        names = case.question.check
-        return [*plain(row_of(case.question)), *names, *PASSES]
-    return [given.name for given in case.question.inputs] + [
-        step.result for step in case.question.steps
-    ]
+        return [*plain(row_of(question)), *question.check, *PASSES]
+    names = [step.result for step in question.mesh_steps]
+    names += [given.name for given in question.inputs]
+    return names + [step.result for step in question.steps]
 
 
 def mesh_said(step: MeshStep) -> str:
@@ -125,24 +158,73 @@ def said(step: Step, mesh: Mesh) -> str:
     return text + (f"    to {both(step.to, mesh)}" if step.to is not None else "")
 
 
-def _told(verdict: Verdict, where: str) -> list[str]:
-    against = f"differs from {verdict.against}"
-    lines = [
-        f"{verdict.aspect:<12}{verdict.subject} {against}    at {verdict.step or 'the program'}"
-    ]
-    if where:
-        lines.append(f"            {where}")
-    lines += [f"            wanted  {verdict.wanted}", f"            got     {verdict.got}"]
-    if verdict.why:
-        lines.append(f"            why     {verdict.why}")
+def _told(
+    case: Case, one: One, answers: Mapping[str, Answer], verdicts: Sequence[Verdict]
+) -> list[str]:
+    """One finding at length, and in a line each what else is wrong with the same result."""
+    verdict, finding = one.verdict, one.finding
+    answer = answers.get(verdict.subject)
+    at = verdict.step or "the whole program"
+    against = "" if verdict.against == REFERENCE else f", held against {verdict.against}"
+    severity = verdict.severity or "another answer"
+    lines = [f"{verdict.aspect:<12}{verdict.subject} at {at}: {severity}{against}"]
+    lines[0] += _reported(case, answer, bare(verdict.step), verdict)
+    lines += _detail(case, verdict, finding)
     if verdict.ledger:
-        lines.append(f"            cause   {verdict.ledger}")
+        lines.append(f"{_INDENT}cause   {verdict.ledger}")
+    if answer is not None:
+        lines += _picture(case, answer, bare(verdict.step), verdict)
+        if verdict.aspect == "ending":
+            lines += _remains(answer.end)
+    for other, what in one.beside:
+        detail = _detail(case, other, what)
+        if isinstance(what.observation, OtherPlan | BrokenContract):
+            lines += [f"{other.aspect:<12}{other.step or 'the whole program'}", *detail]
+            continue
+        short = _where(case, what) or f"wanted {other.wanted}, got {other.got}"
+        against = "" if other.against == REFERENCE else f", held against {other.against}"
+        lines.append(f"{other.aspect:<12}{other.step or 'the whole program'}{against}: {short}")
+    if others := _others(case, one, verdicts):
+        lines.append(f"{_INDENT}others  {others}")
     return lines
+
+
+def _detail(case: Case, verdict: Verdict, finding: Finding) -> list[str]:
+    observed = finding.observation
+    lines = []
+    if isinstance(observed, OtherPlan | BrokenContract):
+        lines = plan_table(observed)
+        why = finding.why
+    else:
+        if where := _where(case, finding):
+            lines.append(where)
+        lines += [f"wanted  {verdict.wanted}", f"got     {verdict.got}"]
+        why = verdict.why
+    if why:
+        lines.append(f"why     {why}")
+    return [f"{_INDENT}{line}" for line in lines]
+
+
+def _where(case: Case, finding: Finding) -> str:
+    """Position and index of the first difference; "" if there is none."""
+    if finding.observation is None:
+        return ""
+    return say_observation(finding.observation, mesh_of(case, bare(finding.step))).where
+
+
+def _reported(case: Case, answer: Answer | None, name: str, verdict: Verdict) -> str:
+    """The layout that a framework gives a result, in both notations."""
+    if answer is None or verdict.aspect in ("layout", "ending", "meshes", "dry run"):
+        return ""
+    seen = next((one for one in answer.seen if one.name == name), None)
+    if seen is None or seen.layout is None:
+        return ""
+    return f"    {layout_text(seen.layout, mesh_of(case, name))}"
 
 
 def _picture(case: Case, answer: Answer, name: str, verdict: Verdict) -> list[str]:
     """The mesh with its shards, one device a line, where it fits."""
-    if verdict.aspect not in ("soundness", "global", "shards"):
+    if verdict.aspect not in ("soundness", "global", "shards", "gradients"):
         return []
     try:
         seen: Observed = answer[name]
@@ -153,8 +235,8 @@ def _picture(case: Case, answer: Answer, name: str, verdict: Verdict) -> list[st
         return []
     if any(shard is not None and unpack(shard).size > _MOST_ELEMENTS for shard in seen.shards):
         return []
-    return [f"            shards of {name} in {answer.subject}:"] + [
-        f"              {place(mesh, p)}: {'none' if shard is None else show(shard)}"
+    return [f"{_INDENT}shards of {name} in {answer.subject}:"] + [
+        f"{_INDENT}  {place(mesh, p)}: {'none' if shard is None else show(shard)}"
         for p, shard in enumerate(seen.shards)
     ]
 
@@ -162,42 +244,110 @@ def _picture(case: Case, answer: Answer, name: str, verdict: Verdict) -> list[st
 def _remains(end: End) -> list[str]:
     """What a crash or a hang left to read."""
     if isinstance(end, Crashed):
-        first = [] if end.rank is None else [f"            rank {end.rank} was found dead first"]
-        return first + [f"              {line}" for line in end.output.splitlines()[-20:]]
+        first = [] if end.rank is None else [f"{_INDENT}rank {end.rank} was found dead first"]
+        return first + [f"{_INDENT}  {line}" for line in end.output.splitlines()[-_MOST_LINES:]]
     if not isinstance(end, Hung):
         return []
-    lines = [f"            {end.raised}"] if end.raised else []
+    lines = [f"{_INDENT}{end.raised}"] if end.raised else []
+    alike: dict[str, list[int]] = {}
     for rank, stack in enumerate(end.stacks):
-        lines.append(
-            f"            stack of rank {rank}:" if stack else f"            rank {rank} had ended"
-        )
-        lines += [f"              {line}" for line in stack.splitlines()]
+        alike.setdefault(stack.strip("\n"), []).append(rank)
+    for stack, ranks in alike.items():
+        who = f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+        lines.append(f"{_INDENT}{who}{':' if stack else ' had ended'}")
+        lines += [f"{_INDENT}  {line}" for line in stack.splitlines()]
     return lines
 
 
-def _others(verdicts: Sequence[Verdict], bad: Sequence[tuple[int, Verdict]]) -> list[str]:
-    """Which subjects agree where others fail: often that tells who is wrong."""
-    failing = {(v.aspect, v.step) for _, v in bad}
-    agreeing: dict[tuple[str, str | None], list[str]] = {}
+def _others(case: Case, one: One, verdicts: Sequence[Verdict]) -> str:
+    """Which other subjects are right where this one is not: often that tells who is wrong."""
+    verdict = one.verdict
+    by_ending = verdict.aspect == "ending"
+    # One that raised has no value; one that came to the end with something wrong is not right.
+    bad = {v.subject for v in verdicts if v.severity in ("wrong", "refused", "route refused")}
+    right, known = list[str](), list[str]()
     for v in verdicts:
-        if v.verdict in ("agree", "known") and (v.aspect, v.step) in failing:
-            agreeing.setdefault((v.aspect, v.step), []).append(f"{v.subject} ({v.verdict})")
-    return [
-        f"{aspect:<12}{step or 'program'}: {', '.join(sorted(set(subjects)))}"
-        for (aspect, step), subjects in agreeing.items()
-    ]
+        same = v.aspect == verdict.aspect and (by_ending or v.step == verdict.step)
+        if v.subject == verdict.subject or not same or v.subject in (*right, *known):
+            continue
+        if v.verdict == "known":
+            known.append(v.subject)
+        elif v.verdict == "agree" and not (by_ending and v.subject in bad):
+            right.append(v.subject)
+    parts = [f"{_and(right)} {'is' if len(right) == 1 else 'are'} right"] if right else []
+    if known:
+        parts.append(f"{_and(known)} {'has' if len(known) == 1 else 'have'} a known fault here")
+    return "; ".join(parts)
 
 
-def _again(bad: Sequence[tuple[int, Verdict]], command: str, scripts: bool) -> list[str]:
-    """How to see just this again, per framework, and without us."""
-    frameworks = sorted({framework_of(verdict.subject) for _, verdict in bad})
-    lines = [f"again   {command}"]
-    for name in frameworks:
-        others = [f"--{other}=off" for other in FRAMEWORKS if other != name]
-        words = [command, *(one for one in others if one not in command)]
-        lines.append(f"{name:<8}{' '.join(words)}")
-    # Of plans and of whole models there are no scripts.
-    return [*lines, f"alone   {command} --repro=out/"] if scripts else lines
+def _and(words: Sequence[str]) -> str:
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _after(after: Sequence[Verdict]) -> list[str]:
+    """What only follows from an earlier result: in one line for a subject."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for one in sorted(after, key=lambda one: ASPECTS.index(one.aspect)):
+        aspects = found.setdefault(one.subject, {}).setdefault(one.step or "the whole program", [])
+        if one.aspect not in aspects:
+            aspects.append(one.aspect)
+    lines = []
+    for subject, steps in found.items():
+        told = [f"{step} ({', '.join(aspects)})" for step, aspects in steps.items()]
+        more = f", and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""
+        lines.append(f"after   in {subject} this follows: {', '.join(told[:_MOST_TOLD])}{more}")
+    return ["", *lines] if lines else []
+
+
+def _told_free(case: Case, judgement: Judgement, failing: Sequence[int], own: bool) -> list[str]:
+    """What differs and fails nothing, a short line each; of a user's case what is not asked."""
+    found: dict[str, list[str]] = {}
+    ends: dict[str, list[Verdict]] = {}
+    for index, (verdict, finding) in enumerate(zip(judgement.verdicts, judgement.findings)):
+        if verdict.aspect == "ending":
+            ends.setdefault(framework_of(verdict.subject), []).append(verdict)
+        if index in failing or finding.observation is None or finding.severity is None:
+            continue
+        cause = f" (known cause: {verdict.ledger})" if verdict.ledger else ""
+        text = told_free(finding, mesh_of(case, bare(finding.step)))
+        subjects = found.setdefault(f"{text}{cause}", [])
+        if verdict.subject not in subjects:
+            subjects.append(verdict.subject)
+    lines = [f"{', '.join(subjects)}: {text}" for text, subjects in found.items()]
+    if own:
+        lines += [
+            f"{name} was not asked: {some[0].why}"
+            for name, some in ends.items()
+            if all(v.verdict == "not comparable" and v.severity is None for v in some)
+        ]
+    if not lines:
+        return []
+    more = [f"and {len(lines) - _MOST_TOLD} more"] if len(lines) > _MOST_TOLD else []
+    return ["", *_under("told", [*lines[:_MOST_TOLD], *more])]
+
+
+def _under(key: str, lines: Sequence[str]) -> list[str]:
+    return [f"{key if not at else '':<8}{line}" for at, line in enumerate(lines)]
+
+
+def _again(bad: Sequence[Verdict], command: str, scripts: Sequence[str], folder: str) -> list[str]:
+    """How to see just this again, and without us."""
+    wrong = {framework_of(one.subject) for one in bad}
+    needed = wrong | {framework_of(one.against) for one in bad if one.against in _SUBJECTS}
+    off = [f"--{name}=off" for name in FRAMEWORKS if name not in needed]
+    words = " ".join([command, *(one for one in off if one not in command)])
+    lines = [f"again   {words}"]
+    for name in scripts:
+        if not name.endswith(tuple(f"_{one}.py" for one in wrong)):
+            continue
+        path = shlex.quote(f"{folder or 'out'}/{name}")
+        first = "" if folder else f"{words} --repro=out; "
+        lines.append(f"alone   {first}python {path}")
+    return lines
+
+
+_SUBJECTS = frozenset(one for row in FRAMEWORKS.values() for one in row.subjects)
 
 
 def ended(answers: Mapping[str, Answer]) -> str:

@@ -62,7 +62,7 @@ def same_shards(ours: Context, seen: Observed, theirs: Context, other: Observed)
     if not _same_layout(mesh, seen, other):
         return not_comparable(seen.name, "shards", "the layouts differ", against)
     if isinstance(seen.layout, Layout) and seen.layout.partial:
-        why = "any way to share out a pending sum is right"
+        why = "partial shards are not compared device by device: any split of the sum is right"
         return not_comparable(seen.name, "shards", why, against)
     if seen.local is not None and other.local is not None:
         if seen.local == other.local:

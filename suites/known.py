@@ -13,14 +13,16 @@ from functools import cache
 import msgspec
 
 from adapters.answer import Answer, Crashed, Hung, Refused
-from cases.arrays import Array
+from adapters.reference.values import join
+from cases.arrays import Array, pack, unpack
 from cases.facts import Facts
-from cases.ledger import ASPECTS, Cause, names
-from cases.model import Case, Layout
+from cases.layout import coordinates, local_shape, ranges
+from cases.ledger import ASPECTS, Cause, Relation, names
+from cases.model import Case, Layout, Mesh
 from suites import observation as seen_as
 from suites.observation import BrokenContract, Ended, Observation, OtherPlan, WrongValue
 from suites.relations import relations
-from suites.tensors import FULL, bare, upstream
+from suites.tensors import FULL, bare, mesh_of, upstream
 from suites.truth import Truth
 from suites.verdict import Finding
 
@@ -132,11 +134,19 @@ def _fitting(
     ]
     if not isinstance(observed, WrongValue) or not any(one.relation for one in fit):
         return fit
-    holding = relations(
-        observed.wanted, observed.got, observed.allowed, _operands(case, found.step, right),
+    holding = relations_of(case, answer, found, right)
+    return [one for one in fit if not one.relation or holding & {*one.relation}]
+
+
+def relations_of(case: Case, answer: Answer, found: Finding, right: Truth) -> frozenset[Relation]:
+    """All relations of the wrong value in a finding to the right one; none of another finding."""
+    one = found.observation
+    if not isinstance(one, WrongValue):
+        return frozenset()
+    return relations(
+        one.wanted, one.got, one.allowed, _operands(case, found.step, right),
         _addends(case, answer, found.step),
     )  # fmt: skip
-    return [one for one in fit if not one.relation or holding & {*one.relation}]
 
 
 def message(observed: Observation) -> str:
@@ -167,9 +177,7 @@ def _plan_fits(cause: Cause, observed: Observation) -> bool:
     return isinstance(observed, OtherPlan | BrokenContract) and observed.kind in cause.cases.plan
 
 
-def at_fault(
-    case: Case, step: str | None, shown: Collection[str] | None = None
-) -> Collection[str]:
+def at_fault(case: Case, step: str | None, shown: Collection[str] | None = None) -> Collection[str]:
     """The ops that can be at fault where something shows at a step, as `Named.step` has them.
 
     Its own; those of steps before it that nobody looked at; those that a gradient goes through.
@@ -207,7 +215,10 @@ def _operands(case: Case, step: str | None, right: Truth) -> list[Array]:
 
 
 def _addends(case: Case, answer: Answer, step: str | None) -> list[Array]:
-    """What devices have of pending reductions: at the step itself, its operands and the inputs."""
+    """What devices have of pending reductions: at the step itself, its operands and the inputs.
+
+    Both what single devices hold, and the whole addend where it is split over other axes.
+    """
     above = upstream(case, step)
     found = [
         array
@@ -217,5 +228,19 @@ def _addends(case: Case, answer: Answer, step: str | None) -> list[Array]:
     ]
     for seen in answer.seen:
         if seen.name in above and isinstance(seen.layout, Layout) and seen.layout.partial:
-            found += [array for array in seen.shards or () if array is not None]
+            shards = [array for array in seen.shards or () if array is not None]
+            found += shards + _joined(mesh_of(case, seen.name), seen.layout, shards, seen.shape)
     return found
+
+
+def _joined(mesh: Mesh, layout: Layout, shards: list[Array], shape: tuple[int, ...]) -> list[Array]:
+    """The whole addends that are shared out over the axes that split something."""
+    held = map(local_shape, ranges(mesh, layout, shape) if layout.ndim == len(shape) else ())
+    if not any(layout.dims) or [one.shape for one in shards] != list(held):
+        return []
+    arrays, owing = [unpack(one) for one in shards], {axis for axis, _ in layout.partial}
+    return [
+        pack(join(mesh, Layout(layout.dims), arrays, shape, p))
+        for p, where in enumerate(coordinates(mesh))
+        if all(axis in owing or not index for axis, index in where.items())
+    ]

@@ -48,6 +48,8 @@ def relations(
         found.add("elements permuted")
     if any(_equal(one, got) for one in operands):
         found.add("operand unchanged")
+    elif _shift(right, ours):
+        found.add("plus a number")
     if any(_equal(one, got) for one in addends):
         found.add("one addend")
     return frozenset(found)
@@ -80,6 +82,20 @@ def _factor(right: Value, ours: Value) -> bool:
             return False
     alike = np.abs(ratios - ratios[0]) <= _CLOSE * np.abs(ratios[0])
     return bool(ratios[0] not in (0, 1) and alike.all() and not np.any(b[~there]))
+
+
+def _shift(right: Value, ours: Value) -> bool:
+    """Whether everything is what is right plus one number, which is not 0."""
+    if right.dtype.kind == "b":
+        return False
+    a, b = (np.asarray(wide(one)).astype(np.complex128) for one in (right, ours))
+    if not a.size or not np.isfinite(a).all() or not np.isfinite(b).all():
+        return False
+    more = (b - a).ravel()
+    # Any number is any other plus something, so of one only a whole difference says something.
+    if more.size == 1 and abs(more[0] - np.round(more[0])) > _WHOLE * abs(more[0]):
+        return False
+    return bool(more[0] != 0 and (np.abs(more - more[0]) <= _WHOLE * np.abs(more[0])).all())
 
 
 def _equal(one: Array, got: Array) -> bool:

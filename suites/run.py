@@ -56,7 +56,8 @@ FAILS_OWN: tuple[Severity, ...] = ("wrong", "refused")
 class Judged(msgspec.Struct, frozen=True):
     """The outcome of one item, and what its failure text needs.
 
-    ``failing``: the indices of the verdicts that fail it.
+    ``failing``: the indices of the verdicts that fail it. ``own``: whether the case is a user's
+    own. ``scripts``: file names of the stand-alone scripts that show what fails.
     """
 
     judgement: Judgement
@@ -64,6 +65,9 @@ class Judged(msgspec.Struct, frozen=True):
     hellos: dict[str, Hello]
     command: str
     failing: tuple[int, ...] = ()
+    own: bool = False
+    scripts: tuple[str, ...] = ()
+    folder: str = ""
 
     @property
     def verdicts(self) -> list[Verdict]:
@@ -89,6 +93,7 @@ class Run:
         self._excusing = excusing
         self._baseline = baseline
         self._sources: Sources | None = None
+        self._names: tuple[str, ...] = ()
         self._kept: list[tuple[Question, dict[str, Answer]]] = []
         option = config.getoption
         self._only_new: bool = option("--only-new")
@@ -129,6 +134,8 @@ class Run:
     def begin(self, items: Sequence[pytest.Item]) -> None:
         """Start the frameworks, if there is anything to ask, and ask ahead of need."""
         questions = _questions(items)
+        modules = {item.nodeid.partition("::")[0].rpartition("/")[2] for item in items}
+        self._names = (*modules, *(item.name for item in items))
         if not questions:
             return
         if self._sources is None:
@@ -181,7 +188,10 @@ class Run:
         failing = tuple(
             index for index, one in enumerate(judgement.verdicts) if self._fails(one, pins)
         )
-        return Judged(judgement, answers, hellos, self._command(item), failing)
+        return Judged(
+            judgement, answers, hellos, self._command(item), failing, self._own is not None,
+            folder=self._config.getoption("--repro") or "",
+        )  # fmt: skip
 
     def _fails(self, verdict: Verdict, pins: Pins) -> bool:
         """Whether a verdict fails its case."""
@@ -200,7 +210,12 @@ class Run:
         option = self._config.getoption
         # From another folder than the checkout, neither the test nor a file is where it says.
         root, here = self._config.rootpath, Path.cwd()
-        words = ["pytest", item.nodeid if here == root else str(root / item.nodeid)]
+        module = item.nodeid.partition("::")[0]
+        words = ["pytest"]
+        if here != root:
+            words.append(str(root / module))
+        elif self._own is None:
+            words.append(module)
         for name in _OPTIONS:
             value = option(f"--{name}")
             if value is True:
@@ -211,7 +226,16 @@ class Run:
                         path = here / str(one)
                         told = path if here != root and path.exists() else one
                         words.append(f"--{name}={told}")
-        return shlex.join(words)
+        return shlex.join([*words, "-k", self._selecting(item)])
+
+    def _selecting(self, item: pytest.Item) -> str:
+        """What ``-k`` selects this item alone by: its id, in brackets if others have it within."""
+        case = _case(item)
+        assert case is not None
+        id = item_id(case)
+        # pytest looks at the names of modules and functions too, and knows three words of its own.
+        within = [name for name in self._names if id in name.lower()]
+        return id if within == [item.name] and id not in ("and", "or", "not") else f"[{id}]"
 
     def close(self) -> None:
         """Write what was to be kept, and end every process."""
@@ -322,9 +346,11 @@ def _check_recording(config: pytest.Config) -> None:
     if target.endswith(os.sep) and not os.path.isdir(target):
         raise pytest.UsageError(f"--record: found no folder {target}, wanted one that exists")
     if len(live) > 1 and not os.path.isdir(target):
+        both = " and ".join(live)
+        found = "a file" if os.path.exists(target) else "no folder"
         raise pytest.UsageError(
-            f"--record {target}: found one file for {' and '.join(live)}, wanted a folder,"
-            " or one framework live"
+            f"--record: found {found} {target}, wanted a folder that exists:"
+            f" the answers of {both} are a file each"
         )
 
 
@@ -361,7 +387,10 @@ def settle(case: Case, judged: Judged) -> None:
     """Pass, fail with the whole story, or skip because nothing at all was comparable."""
     __tracebackhide__ = True
     if judged.failing:
-        pytest.fail(report(case, judged.judgement, judged.failing, judged.answers, judged.command),
-                    pytrace=False)  # fmt: skip
+        text = report(
+            case, judged.judgement, judged.failing, judged.answers, judged.command, own=judged.own,
+            scripts=judged.scripts, folder=judged.folder,
+        )  # fmt: skip
+        pytest.fail(text, pytrace=False)
     if {verdict.verdict for verdict in judged.verdicts} <= {"not comparable"}:
         pytest.skip(f"nothing to compare: {ended(judged.answers)}")

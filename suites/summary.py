@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from adapters.protocol import Hello
+from adapters.registry import executes_plan, framework_of
 from suites.observation import SEVERITIES
 from suites.verdict import RECORD, Verdict
 
@@ -36,10 +37,14 @@ def attach(report: pytest.TestReport, verdicts: list[Verdict], hellos: dict[str,
 
 
 class Summary:
-    """Collects what `attach` sent, over the run; a pytest plugin of the main process."""
+    """Collects what `attach` sent, over the run; a pytest plugin of the main process.
 
-    def __init__(self, path: Path | None):
+    ``own``: whether the cases are a user's own.
+    """
+
+    def __init__(self, path: Path | None, own: bool = False):
         self.path = path
+        self.own = own
         self.started = time.monotonic()
         self.verdicts: list[Verdict] = []
         self.hellos: dict[str, Hello] = {}
@@ -76,49 +81,117 @@ class Summary:
 
     def lines(self) -> list[str]:
         """The summary, a line each."""
-        named = [
-            f"{hello.framework} {hello.release}"
-            + (f" ({', '.join(hello.facts)})" if hello.facts else "")
-            for hello in self.hellos.values()
-        ]
         took = time.monotonic() - self.started
-        heads = (*COLUMNS, "not asked")
-        width = max(9, *map(len, heads))
-        lines = ["   ".join([*named, f"{self.cases:,} cases", f"{took:.0f} s"]), ""]
-        lines.append(f"{'subject':<23} {'cases':>7} " + " ".join(f"{h:>{width}}" for h in heads))
-        worst = by_subject(self.verdicts)
-        for subject, states in worst.items():
-            counts = Counter(states.values())
-            row = " ".join(f"{counts[head]:>{width},}" for head in heads)
-            lines.append(f"{subject:<23} {len(states):>7,} {row}")
-        return [*lines, "", *self._known(), *self._new()]
+        head = [*map(_release, self.hellos.values()), f"{self.cases:,} cases   {took:.0f} s"]
+        lines = [*_wrapped(head, "   "), "", *_table(by_subject(self.verdicts)), ""]
+        lines += [*self._known(), *self._new()]
+        left = MOST_LINES - len(lines)
+        return lines + (self._not_asked(left) if self.own else [])
 
     def _known(self) -> list[str]:
+        """The causes that excused something, most often met first, a few on a line."""
         known = [one for one in self.verdicts if one.verdict == "known" and one.ledger]
         if not known:
             return ["known: none"]
         met = Counter(one.ledger for one in known)
-        head = f"known: {len(known):,} lines by {len(met)} causes; docs/causes.md has each"
-        most = [f"    {n:>6,}  {cause}" for cause, n in met.most_common(_MOST_CAUSES)]
-        more = len(met) - len(most)
-        return [head, *most, *([f"            and {more} more"] if more > 0 else [])]
+        noun = "1 cause" if len(met) == 1 else f"{len(met):,} causes"
+        lines = "1 line" if len(known) == 1 else f"{len(known):,} lines"
+        where = "" if self.own else "; docs/causes.md has each"
+        named = [f"{n:,} {cause}" for cause, n in met.most_common()]
+        return [f"known: {lines} by {noun}{where}", *_few(named, _MOST_CAUSES)]
 
     def _new(self) -> list[str]:
+        """What is neither known nor free: how grave, in how many cases, by which known causes."""
         bad = [one for one in self.verdicts if one.verdict == "divergence"]
         if not bad:
             return ["new:   none"]
         cases = len({one.case for one in bad})
         told = Counter("changed" if one.against == RECORD else one.severity or "" for one in bad)
         counts = ", ".join(f"{n:,} {what}" for what, n in told.most_common())
+        lines = [f"new:   {counts}; in {cases:,} case{'' if cases == 1 else 's'}"]
+        # The project's ledger excuses nothing in a user's own cases, and names what it knows.
         named = Counter(one.ledger for one in bad if one.ledger)
-        by = f"; known causes: {', '.join(f'{c} {n:,}' for c, n in named.most_common(3))}"
-        return [f"new:   {counts}, in {cases:,} cases{by if named else ''}"]
+        if named:
+            lines.append("       of which the ledger knows the cause:")
+            lines += _few([f"{n:,} {cause}" for cause, n in named.most_common()], _MOST_NEW)
+        return lines
+
+    def _not_asked(self, most: int) -> list[str]:
+        """Of a user's own cases: which framework could not be asked on any of its routes."""
+        by: dict[tuple[str, str], list[Verdict]] = {}
+        for one in self.verdicts:
+            if one.aspect == "ending":
+                by.setdefault((one.case, framework_of(one.subject)), []).append(one)
+        lines = []
+        for (case, name), ends in by.items():
+            if all(_is_not_asked(one) for one in ends):
+                lines.append(_short(f"not asked: {name} of {case}: {ends[0].why}"))
+        if len(lines) > most:
+            lines = [*lines[: most - 1], f"not asked: {len(lines) - most + 1} more"]
+        return lines
+
+
+# The summary is to be seen whole in a terminal of an ordinary size.
+MOST_LINES, MOST_COLUMNS = 25, 100
+_MOST_CAUSES, _MOST_NEW = 5, 3
+_COLUMNS = ("right", "wrong", "refused", "route refused", "costly", "free", "documented",
+            "not asked")  # fmt: skip
+
+
+def _release(hello: Hello) -> str:
+    facts = f" ({', '.join(hello.facts)})" if hello.facts else ""
+    return f"{hello.framework} {hello.release}{facts}"
+
+
+def _table(states: dict[str, dict[str, str]]) -> list[str]:
+    """A row for each subject, with a column for each outcome that some subject has.
+
+    A route that only executes plans, and was asked for none, has no row.
+    """
+    counts = {
+        subject: Counter(cases.values())
+        for subject, cases in states.items()
+        if not (executes_plan(subject) and {*cases.values()} == {"not asked"})
+    }
+    heads = [head for head in _COLUMNS if head == "right" or any(c[head] for c in counts.values())]
+    lines = [f"{'subject':<22} {'cases':>7}" + "".join(f"  {head:>7}" for head in heads)]
+    for subject, counted in counts.items():
+        row = "".join(f"  {counted[head]:>{max(7, len(head))},}" for head in heads)
+        lines.append(f"{subject:<22} {sum(counted.values()):>7,}{row}")
+    return lines
+
+
+def _few(texts: list[str], most: int) -> list[str]:
+    """The first of the texts, on no more lines than ``most``, and how many there are beside."""
+    shown = len(texts)
+    while len(lines := _wrapped(texts[:shown], "   ", "       ")) > most:
+        shown -= 1
+    return lines if shown == len(texts) else [*lines, f"       and {len(texts) - shown:,} more"]
+
+
+def _wrapped(parts: list[str], gap: str, indent: str = "") -> list[str]:
+    """Parts on as few lines as they fit on, none broken unless it is too long by itself."""
+    lines: list[str] = []
+    for part in parts:
+        joined = f"{lines[-1]}{gap}{part}" if lines else ""
+        if lines and len(joined) <= MOST_COLUMNS:
+            lines[-1] = joined
+        else:
+            lines.append(_short(indent + part))
+    return lines
+
+
+def _short(line: str) -> str:
+    return line if len(line) <= MOST_COLUMNS else line[: MOST_COLUMNS - 2] + " …"
+
+
+def _is_not_asked(one: Verdict) -> bool:
+    """Whether the line says that a subject has no such thing."""
+    return one.aspect == "ending" and one.verdict == "not comparable" and one.severity is None
 
 
 # A subject's worst on a case, gravest first; "right" if it has none of these.
-COLUMNS = ("right", "wrong", "refused", "route refused", "costly", "free", "documented")
 _GRAVEST = (*SEVERITIES, "not asked", "right")
-_MOST_CAUSES = 12
 
 
 def by_subject(verdicts: Iterable[Verdict]) -> dict[str, dict[str, str]]:
@@ -126,7 +199,7 @@ def by_subject(verdicts: Iterable[Verdict]) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for one in verdicts:
         state: str = one.severity or "right"
-        if one.aspect == "ending" and one.verdict == "not comparable" and one.severity is None:
+        if _is_not_asked(one):
             state = "not asked"
         cases = found.setdefault(one.subject, {})
         before = cases.get(one.case, "right")

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from adapters.answer import Collective, ending
+from adapters.answer import Collective, End, ending
 from cases.arrays import Array
 from cases.layout import coordinate
 from cases.model import Case, Foreign, Layout, Mesh
 from cases.notation import both
 from suites import observation as seen
 from suites.observation import Fired, Observation, volume
-from suites.tensors import bare, mesh_of
+from suites.tensors import FULL, bare, mesh_of
 from suites.values import EXACT, difference, show
 from suites.verdict import Finding, Verdict
 
@@ -120,7 +120,7 @@ def say_observation(one: Observation, mesh: Mesh) -> Said:
         case seen.Missing(field):
             return Said(_FIELDS.get(field, field), "nothing: it is not in the answer")
         case seen.Ended(end):
-            return Said("an answer", ending(end))
+            return Said("an answer", end_text(end))
         case seen.NotRefused(got):
             return Said("a refusal", "a mesh" if got is None else show(got))
         case seen.DryRunDiffers(differences):
@@ -129,10 +129,65 @@ def say_observation(one: Observation, mesh: Mesh) -> Said:
             return _differences(differences, "in the record")
 
 
+def end_text(end: End) -> str:
+    """How an answer ended, in a few words; what failed only when it was looked at says so."""
+    step: str = getattr(end, "step", "")
+    said = ending(end)
+    if not step.endswith(FULL):
+        return said
+    return said.replace(f" at {step}:", f" while {bare(step)} was gathered:", 1)
+
+
 def _differences(some: tuple[seen.Difference, ...], where: str) -> Said:
     wanted = "; ".join(f"{one.what} {where}: {one.before}" for one in some)
     return Said(wanted, "; ".join(f"{one.what} now: {one.after}" for one in some))
 
+
+def plan_table(one: seen.OtherPlan | seen.BrokenContract) -> list[str]:
+    """What was implied, what would be cheapest and what was fired, a line each with its bytes."""
+    if isinstance(one, seen.OtherPlan):
+        rows = [("implied", one.implied)]
+        if one.cheapest is not None and one.cheapest != one.implied:
+            rows.append(("cheapest", one.cheapest))
+        rows.append(("fired", one.fired))
+        noun = "the implied plan"
+    else:
+        rows = [("due", one.implied), ("fired", one.fired)]
+        rows += [(name, some) for name, some in (("lacking", one.lacking), ("extra", one.extra))
+                 if some]  # fmt: skip
+        noun = "the parallel plan"
+    text = say if isinstance(one, seen.OtherPlan) else totals
+    said = [(name, text(some), f"{volume(some):,.0f} B" if some else "") for name, some in rows]
+    wide = min(60, max(len(what) for _, what, _ in said))
+    lines = [f"{name:<10}{what:<{wide}}  {cost:>9}".rstrip() for name, what, cost in said]
+    at = next(at for at, (name, _) in enumerate(rows) if name == "fired")
+    lines[at] += f"    {factor(one.fired, one.implied)} {noun}"
+    return lines
+
+
+def told_free(finding: Finding, mesh: Mesh) -> str:
+    """What differs and fails nothing, in a line: how grave, what, and where."""
+    one, at, severity = finding.observation, finding.step or "the whole program", finding.severity
+    match one:
+        case None:
+            text = f"{finding.aspect} at {at}"
+        case seen.OtherLayout(theirs, ours):
+            text = f"{at} is {layout_text(ours, mesh)}, in {finding.against} "
+            text += layout_text(theirs, mesh)
+        case seen.OtherPlan(_, implied, fired, _) | seen.BrokenContract(_, implied, fired, _, _):
+            noun = "the implied plan" if isinstance(one, seen.OtherPlan) else "the parallel plan"
+            text = f"{at} fires {bytes_text(fired)}, {factor(fired, implied)} {noun}"
+        case seen.Ended(end):
+            text = end_text(end)
+        case _:
+            said = say_observation(one, mesh)
+            text = f"{finding.aspect} at {at}: wanted {said.wanted}, got {said.got}"
+    text = text if len(text) <= _MOST_TOLD else text[:_MOST_TOLD].rpartition(" ")[0] + " …"
+    return f"{severity}: {text}"
+
+
+# The longest text of what fails nothing.
+_MOST_TOLD = 150
 
 _FIELDS = {
     "full": "a global value", "shards": "local shards", "offsets": "the offsets of the shards",

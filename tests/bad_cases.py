@@ -93,10 +93,10 @@ CASES: dict[str, tuple[dict[str, str | None], str]] = {
         'case "a": mesh.x: found nan, wanted an integer of at least 1'),
     "axis named in vain": (
         {"mesh": '{ "x y" = 4 }'},
-        "case \"a\": mesh['x y']: found 'x y', wanted a name of letters, digits and _ that Python does not use"),
+        "case \"a\": mesh['x y']: found 'x y', wanted a name of letters, digits and _"),
     "axis named by a keyword": (
         {"mesh": "{ lambda = 4 }"},
-        "case \"a\": mesh.lambda: found 'lambda', wanted a name of letters, digits and _ that Python does not use"),
+        "case \"a\": mesh.lambda: found 'lambda', a reserved word of Python, wanted another name"),
     "too many devices": (
         {"mesh": "{ x = 128 }"},
         'case "a": mesh: found 128 devices, wanted at most 64 in mode real'),
@@ -354,7 +354,7 @@ CASES: dict[str, tuple[dict[str, str | None], str]] = {
         "case \"a\": program[0]: found 'x' again, wanted a result with a name of its own"),
     "result named by a keyword": (
         {"program": '[["if", "sum", ["x"], {}]]'},
-        "case \"a\": program[0][0]: found 'if', wanted a name of letters, digits and _ that Python does not use"),
+        "case \"a\": program[0][0]: found 'if', a reserved word of Python, wanted another name"),
     "unknown parameter": (
         {"program": '["y = sum(x, dim=0)"]'},
         "case \"a\": program[0]: found parameter 'dim', wanted a parameter of sum: axis, keepdims"),
@@ -369,7 +369,7 @@ CASES: dict[str, tuple[dict[str, str | None], str]] = {
         'case "a": program[0]: found keepdims = 1, wanted true or false'),
     "parameter that is no literal": (
         {"program": '["y = sum(x, axis=x)"]'},
-        "case \"a\": program[0]: found 'x' at column 17, wanted a literal value"),
+        "case \"a\": program[0]: found 'x' at column 17, wanted a literal: tensors are given by position, and keywords take literals"),
     "redistribute to nothing": (
         {"program": '["y = redistribute(x)"]'},
         'case "a": program[0]: found no layout, wanted a PartitionSpec, or placements by axis'),

@@ -150,132 +150,139 @@ FILES: dict[str, tuple[str, bytes | None, str]] = {
     ),
 }
 
-# A divergence that loads; a row replaces keys, or takes them away with None.
-ENTRY: dict[str, str | None] = {
+# A cause that loads; a row replaces keys, or takes them away with None.
+CAUSE: dict[str, str | None] = {
     "id": '"a"',
-    "aspect": '"global"',
     "subject": '"torch"',
-    "cases": '{ id = "b-*" }',
-    "observed": '"wrong value"',
+    "observed": '"refused"',
+    "message": '"not supported"',
     "why": '"Because."',
 }
 SUBJECTS = ("torch", "jax/jit")
 
-ENTRIES: dict[str, tuple[dict[str, str | None], str]] = {
-    "no id": ({"id": None}, "divergence[0]: found no id, wanted id, a string"),
+CAUSES: dict[str, tuple[dict[str, str | None], str]] = {
+    "no id": ({"id": None}, "cause[0]: found no id, wanted id, a string"),
     "id in capitals": (
         {"id": '"A"'},
-        "divergence[0].id: found 'A', wanted 1 to 120 of a-z 0-9 . _ -",
+        "cause[0].id: found 'A', wanted 1 to 120 of a-z 0-9 . _ -",
     ),
-    "no aspect": (
-        {"aspect": None},
-        'entry "a": found no aspect, wanted all of id, aspect, subject, cases, observed, why',
+    "no subject": (
+        {"subject": None},
+        'cause "a": found no subject, wanted all of id, subject, observed, why',
     ),
     "unknown aspect": (
         {"aspect": '"values"'},
-        "entry \"a\": aspect: found 'values', wanted an aspect, the nearest being 'soundness'",
+        'cause "a": aspect: found \'values\', wanted an aspect, the nearest being \'soundness\'',
     ),
     "unknown subject": (
-        {"subject": '"jax"'},
-        "entry \"a\": subject: found 'jax', wanted a known subject: torch, jax/jit",
+        {"subject": '"jaxx"'},
+        'cause "a": subject: found \'jaxx\', wanted a subject or a framework: torch, jax/jit, jax',
     ),
     "unknown key": (
-        {"version": '">=2"'},
-        "entry \"a\": found key 'version', wanted a known key, the nearest being 'versions'",
-    ),
-    "versions that are none": (
-        {"versions": '"2.2 or later"'},
-        "entry \"a\": versions: found '2.2 or later', wanted PEP 440 ranges such as '>=2.2,<2.9'",
-    ),
-    "versions with a local tag": (
-        {"versions": '"==2.13.0+cpu"'},
-        "entry \"a\": versions: found a local tag in '==2.13.0+cpu', wanted none: 2.13.0+cpu counts as 2.13.0",
-    ),
-    "versions as a number": (
-        {"versions": "2.2"},
-        "entry \"a\": versions: found 2.2, wanted PEP 440 ranges such as '>=2.2,<2.9'",
-    ),
-    "no cases": (
-        {"cases": None},
-        'entry "a": found no cases, wanted all of id, aspect, subject, cases, observed, why',
+        {"versions": '">=2"'},
+        'cause "a": found key \'versions\', wanted a known key, the nearest being \'relation\'',
     ),
     "cases that name all": (
         {"cases": "{}"},
-        'entry "a": cases: found an empty table, wanted at least one of id, tags, family, recipe, step, axes, devices, ascending, dtype, uneven, indivisible, empty, newly_partial, swaps_partial, partial',
+        'cause "a": cases: found an empty table, wanted at least one of step, only, recipe, context, plan, axes, devices, ascending, minor_first, dtype, uneven, irregular, indivisible, empty, newly_partial, swaps_partial, partial, several_meshes, repeated, number, random',
     ),
-    "cases by an unknown field": (
-        {"cases": "{ tag = 'state' }"},
-        "entry \"a\": cases: found key 'tag', wanted a known key, the nearest being 'tags'",
+    "cases by their ids": (
+        {"cases": '{ id = "b-*" }'},
+        'cause "a": cases: found key \'id\', wanted a known key, the nearest being \'indivisible\'',
     ),
-    "cases as a string": ({"cases": '"b-*"'}, "entry \"a\": cases: found 'b-*', wanted a table"),
-    "pattern in capitals": (
-        {"cases": '{ id = "public/dtensor/T41" }'},
-        "entry \"a\": cases.id: found 'public/dtensor/T41', wanted a pattern of a-z 0-9 . _ - with * ? [ ]",
+    "cases as a string": ({"cases": '"b-*"'}, "cause \"a\": cases: found 'b-*', wanted a table"),
+    "no step": (
+        {"cases": "{ step = [] }"},
+        'cause "a": cases.step: found an empty list, wanted at least one string',
     ),
-    "no pattern": (
-        {"cases": "{ id = [] }"},
-        'entry "a": cases.id: found an empty list, wanted at least one string',
-    ),
-    "pattern as a number": (
-        {"cases": "{ id = [1] }"},
-        'entry "a": cases.id[0]: found 1, wanted a string',
+    "step as a number": (
+        {"cases": "{ step = [1] }"},
+        'cause "a": cases.step[0]: found 1, wanted a string',
     ),
     "axes 0": (
         {"cases": "{ axes = 0 }"},
-        'entry "a": cases.axes: found 0, wanted an integer of at least 1',
+        'cause "a": cases.axes: found 0, wanted an integer of at least 1',
     ),
     "uneven as a word": (
         {"cases": '{ uneven = "yes" }'},
-        "entry \"a\": cases.uneven: found 'yes', wanted true or false",
+        "cause \"a\": cases.uneven: found 'yes', wanted true or false",
     ),
     "unknown dtype": (
         {"cases": '{ dtype = "float" }'},
-        "entry \"a\": cases.dtype: found 'float', wanted a known dtype, the nearest being 'float64'",
+        "cause \"a\": cases.dtype: found 'float', wanted a known dtype, the nearest being 'float64'",
     ),
     "unknown reduction": (
         {"cases": '{ partial = "med" }'},
-        "entry \"a\": cases.partial: found 'med', wanted a reduction: sum, avg, max, min, product",
+        "cause \"a\": cases.partial: found 'med', wanted a reduction: sum, avg, max, min, product",
+    ),
+    "a plan of what is none": (
+        {"cases": '{ plan = "gathers" }'},
+        'cause "a": cases.plan: found a kind of plan, wanted none, or observed = "other plan"',
     ),
     "unknown observation": (
         {"observed": '"wrong values"'},
-        "entry \"a\": observed: found 'wrong values', wanted a known observation, the nearest being 'wrong value'",
+        "cause \"a\": observed: found 'wrong values', wanted a known observation, the nearest being 'wrong value'",
     ),
-    "refusal without its type": (
-        {"observed": '"refused"'},
-        "entry \"a\": observed: found 'refused', wanted 'refused: ' and the type of the exception",
+    "refusal without a message": (
+        {"message": None},
+        'cause "a": found no message, wanted message, a pattern of what the framework says',
     ),
-    "refusal with a blank type": (
-        {"observed": '"refused: "'},
-        "entry \"a\": observed: found 'refused: ', wanted 'refused: ' and the type of the exception",
+    "message that fits all": (
+        {"message": '".*"'},
+        "cause \"a\": message: found '.*', which fits every message, wanted one that tells messages apart",
     ),
-    "hang with a detail": (
-        {"observed": '"hung: forever"'},
-        "entry \"a\": observed: found 'hung: forever', wanted 'hung' alone",
+    "message that is no pattern": (
+        {"message": '"("'},
+        "cause \"a\": message: found '(' (missing ), unterminated subpattern at position 0), wanted a regular expression",
+    ),
+    "message of a wrong value": (
+        {"observed": '"wrong value"', "relation": '"NaN"'},
+        "cause \"a\": message: found 'not supported', wanted none: only a refusal, a hang or a crash has a message",
+    ),
+    "wrong value without a relation": (
+        {"observed": '"wrong value"', "message": None},
+        'cause "a": found no relation, wanted relation, one or more of times a number, plus a number, NaN, elements permuted, zeros, one addend, operand unchanged, another shape, some elements, all elements',
+    ),
+    "relation of a refusal": (
+        {"relation": '"NaN"'},
+        'cause "a": relation: found a relation, wanted none: only a wrong value has one to the right value',
     ),
     "no reason": (
         {"why": '"  "'},
-        'entry "a": why: found an empty string, wanted the reason, in a sentence or two',
+        'cause "a": why: found an empty string, wanted the reason, in a sentence or two',
     ),
     "link that is none": (
         {"link": '"pytorch#193224"'},
-        "entry \"a\": link: found 'pytorch#193224', wanted a link with http:// or https://",
+        "cause \"a\": link: found 'pytorch#193224', wanted a link with http:// or https://",
+    ),
+    "day that is none": (
+        {"unreported": '"lately"'},
+        "cause \"a\": unreported: found 'lately', wanted the day of the search, such as 2026-11-30",
+    ),
+    "a link and a day": (
+        {"unreported": '"2026-11-30"', "link": '"https://github.com/pytorch/pytorch"'},
+        'cause "a": found link and unreported, wanted one of the two',
     ),
 }
 
 LEDGERS: dict[str, tuple[bytes, str]] = {
     "not TOML": (
-        b"[[divergence]\n",
-        "found Expected ']]' at the end of an array declaration at line 1, column 13, wanted TOML",
+        b"[[cause]\n",
+        "found Expected ']]' at the end of an array declaration at line 1, column 8, wanted TOML",
     ),
     "unknown table": (
-        b"[[divergences]]\n",
-        "found key 'divergences', wanted a known key: divergence, rule",
+        b"[[divergence]]\n",
+        "found key 'divergence', wanted a known key: cause, documented",
     ),
     "one table, not several": (
-        b"[divergence]\n",
-        "divergence: found a table, wanted tables, each [[divergence]]",
+        b"[cause]\n",
+        "cause: found a table, wanted tables, each [[cause]]",
     ),
-    "entry as a word": (b"divergence = ['a']\n", "divergence[0]: found 'a', wanted a table"),
+    "cause as a word": (b"cause = ['a']\n", "cause[0]: found 'a', wanted a table"),
+    "documented without a link": (
+        b'[[documented]]\nid = "a"\nsubject = "torch"\nobserved = "hung"\nwhy = "So."\n',
+        'cause "a": found no link, wanted link, to what documents it',
+    ),
     "not UTF-8": (b"\xfe\n", "found byte 0xfe on line 1, wanted UTF-8"),
 }
 
@@ -311,7 +318,7 @@ def test_what_the_rows_change_is_itself_accepted(tmp_path: Path) -> None:
         assert len(load(file)) == 1
     file.with_suffix(".json").write_text(f"[{JSON}]")
     assert len(load(file.with_suffix(".json"))) == 1
-    file.write_text(_toml(ENTRY, {}, "[[divergence]]"))
+    file.write_text(_toml(CAUSE, {}, "[[cause]]"))
     assert len(load_ledger(file, SUBJECTS)) == 1
 
 
@@ -334,12 +341,12 @@ def test_a_bad_file_is_refused_with_one_line(row: str, tmp_path: Path) -> None:
     assert _refusal(load, file) == line
 
 
-@pytest.mark.parametrize("row", ENTRIES)
-def test_a_bad_entry_is_refused_with_one_line(row: str, tmp_path: Path) -> None:
-    """A bad entry of a ledger is refused with one line: entry, key, found, wanted."""
-    changes, line = ENTRIES[row]
+@pytest.mark.parametrize("row", CAUSES)
+def test_a_bad_cause_is_refused_with_one_line(row: str, tmp_path: Path) -> None:
+    """A bad cause of a ledger is refused with one line: cause, key, found, wanted."""
+    changes, line = CAUSES[row]
     file = tmp_path / "bad.toml"
-    file.write_text(_toml(ENTRY, changes, "[[divergence]]"))
+    file.write_text(_toml(CAUSE, changes, "[[cause]]"))
     assert _refusal(_ledger, file) == line
 
 
@@ -352,16 +359,16 @@ def test_a_bad_ledger_is_refused_with_one_line(row: str, tmp_path: Path) -> None
     assert _refusal(_ledger, file) == line
 
 
-def test_an_entry_twice_is_refused_with_one_line(tmp_path: Path) -> None:
-    """Two entries of a ledger with one id are refused."""
+def test_a_cause_twice_is_refused_with_one_line(tmp_path: Path) -> None:
+    """Two causes of a ledger with one id are refused."""
     file = tmp_path / "bad.toml"
-    file.write_text(_toml(ENTRY, {}, "[[divergence]]") * 2)
-    line = 'entry "a": id: found an id that bad.toml has already, wanted one of its own'
+    file.write_text(_toml(CAUSE, {}, "[[cause]]") * 2)
+    line = 'cause "a": id: found an id that bad.toml has already, wanted one of its own'
     assert _refusal(_ledger, file) == line
 
 
 def test_what_is_no_file_is_refused_with_one_line(tmp_path: Path) -> None:
-    """Folders without cases or entries, and pipes, are refused, and nothing waits."""
+    """Folders without cases or causes, and pipes, are refused, and nothing waits."""
     line = "found no .toml or .json file, wanted at least one"
     assert _refusal(load, tmp_path) == line
     assert _refusal(_ledger, tmp_path) == "found no .toml file, wanted at least one"

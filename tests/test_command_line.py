@@ -6,10 +6,15 @@ import shlex
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from adapters.registry import subjects
+from suites.summary import by_subject
+from suites.verdict import Verdict
 from tests.runs import ROOT, run
 
 NOWHERE = ("--torch-python=/nowhere/python", "--jax-python=/nowhere/python")
@@ -19,12 +24,10 @@ id = "good"
 mesh = { x = 2 }
 inputs.x = { shape = [4], placements = { x = "S(0)" } }
 """
-ENTRY = """
-[[divergence]]
+CAUSE = """
+[[cause]]
 id = "a"
 subject = "torch"
-aspect = "global"
-cases = { id = "no-such-case" }
 observed = "wrong value"
 why = "A slip of the pen."
 """
@@ -43,10 +46,10 @@ TORCH, JAX = f"--torch={RECORDS}/torch-2.13.0.jsonl", f"--jax={RECORDS}/jax-0.10
         ({"a.toml": "[[case"}, ["--cases={}/a.toml"], "{}/a.toml: "),
         ({}, ["--cases={}/none.toml"], "{}/none.toml: found"),
         ({}, ["--ledger={}/none.toml"], "{}/none.toml: found"),
-        ({"l.toml": "[[divergence]]\nid = 3"}, ["--ledger={}/l.toml"], "{}/l.toml: divergence[0]"),
+        ({"l.toml": "[[cause]]\nid = 3"}, ["--ledger={}/l.toml"], "{}/l.toml: cause[0]"),
         ({"r": "text"}, ["--torch={}/r"], "{}/r: line 1: found no header (JSON is malformed"),
         ({}, [TORCH.replace("torch=", "jax=")], "wanted a record of jax"),
-        ({}, ["--record={}/file"], "found one file for torch and jax, wanted a folder"),
+        ({}, ["--record={}/file"], "found no folder {}/file, wanted a folder that exists"),
         ({}, ["--record={}", "--torch=off", "--jax=off"], "found no live framework"),
         ({}, ["--record={}", "-n", "2"], "found -n, wanted one process"),
         ({}, ["--record={}/none/", "--jax=off"], "wanted one that exists"),
@@ -57,7 +60,7 @@ TORCH, JAX = f"--torch={RECORDS}/torch-2.13.0.jsonl", f"--jax={RECORDS}/jax-0.10
         ({}, ["--torch=off", "--jax=off"], "wanted one framework at least"),
         ({}, ["--deadline=nan"], "--deadline: found nan, wanted seconds, more than 0"),
         ({}, ["--deadline=-1"], "--deadline: found -1.0, wanted seconds, more than 0"),
-        ({"l.toml": ENTRY}, ["--ledger={}/l.toml"], "found none that it names, wanted"),
+        ({"l.toml": CAUSE}, ["--ledger={}/l.toml"], "found no relation, wanted relation"),
     ],
 )  # fmt: skip
 def test_bad_usage_is_one_line_and_starts_nothing(
@@ -134,15 +137,18 @@ def test_a_record_of_a_run_is_what_the_run_saw(tmp_path: Path) -> None:
 
 
 def test_the_summary_counts_every_verdict(tmp_path: Path) -> None:
-    """Per aspect and subject, all four kinds."""
+    """Per subject, each case by the gravest that it met."""
     ran = run(tmp_path, "suites/test_lesson.py", TORCH, JAX)
-    rows = [line.split() for line in ran.out.splitlines() if line.startswith("global ")]
-    for row in rows:
-        own = [v for v in ran.verdicts if v["aspect"] == "global" and v["subject"] == row[1]]
-        counts = [int(n) for n in row[2:6]]
-        kinds = ("agree", "known", "divergence", "not comparable")
-        assert counts == [sum(v["verdict"] == kind for v in own) for kind in kinds]
-    assert len(rows) == 5
+    lines = ran.out.splitlines()
+    head = next(at for at, line in enumerate(lines) if line.startswith("subject "))
+    worst = by_subject(msgspec.convert(ran.verdicts, list[Verdict]))
+    for subject in subjects():
+        (row,) = (line for line in lines[head:] if line.startswith(f"{subject} "))
+        counts = Counter(worst[subject].values())
+        # All that is not shown is 0, and all is shown that is not.
+        shown = [int(n) for n in row.split()[1:]]
+        assert shown[0] == sum(shown[1:]) == len(worst[subject])
+        assert sorted(n for n in shown[1:] if n) == sorted(counts.values())
 
 
 def test_infinities_and_plans_are_judged(tmp_path: Path) -> None:

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from adapters.registry import subjects
+from cases import ledger
+from cases.ledger import load_ledger
 from cases.load import load
 from conftest import pytest_addoption
 from reports import (
@@ -20,14 +23,16 @@ from reports import (
     public,
     randomness,
     recipes,
+    verdict_form,
     vocabulary,
 )
 from suites import matrix
+from suites.observation import SEVERITIES
 from tests.runs import ROOT, run
 
 PAGES = (
     changes, dry_run, insensitive, operators, parallel_dims, public, randomness, recipes,
-    vocabulary,
+    verdict_form, vocabulary,
 )  # fmt: skip
 README = (ROOT / "README.md").read_text()
 
@@ -99,6 +104,27 @@ def test_the_examples_of_writing_cases_load(tmp_path: Path) -> None:
     for name, body in found:
         (tmp_path / name).write_text(body)
         assert load(tmp_path / name)
+
+
+def test_the_cause_of_writing_cases_loads(tmp_path: Path) -> None:
+    """And every key, observation, relation, fact and kind of plan is named beside it."""
+    text = (ROOT / "docs" / "cases.md").read_text()
+    section = text[text.index("\n## Causes\n") :]
+    found = re.search(r"<!-- ledger example -->\n```toml\n(.*?)```", section, re.DOTALL)
+    assert found is not None
+    (tmp_path / "own.toml").write_text(found[1])
+    assert load_ledger(tmp_path / "own.toml", subjects())
+    coded = {*ledger.KEYS, *ledger.Named.__struct_fields__, *ledger.RELATIONS}
+    assert {one for one in coded if f"`{one}`" not in section} == set()
+    words = section.replace("\n", " ")
+    assert {one for one in (*ledger.OBSERVED, *ledger.PLANS) if one not in words} == set()
+
+
+def test_the_aspects_and_severities_are_those_of_the_readme() -> None:
+    """A row each, in their order; and a row for each aspect."""
+    rows = re.findall(r"^\| `?([a-z ]+)`? \|", README, re.MULTILINE)
+    assert sorted(one for one in rows if one in ledger.ASPECTS) == sorted(ledger.ASPECTS)
+    assert [one for one in rows if one in SEVERITIES] == [*SEVERITIES]
 
 
 def test_the_generated_pages_are_fresh() -> None:

@@ -90,8 +90,8 @@ def test_a_rank_that_raises_while_others_wait_ends_its_case_at_once(
     hung = [v for v in ran.verdicts if v["got"].startswith("hung")]
     assert hung
     assert "rank 3" in ran.out
-    assert ran.out.count("stack of rank") == 3
-    assert "full_tensor" in ran.out
+    # Three ranks wait in the same place, which is told once; the stack is of no file of ours.
+    assert "ranks 0, 1, 2:" in ran.out
 
 
 def test_a_killed_rank_is_the_answer_of_its_case(tmp_path: Path, mark: str) -> None:

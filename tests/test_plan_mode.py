@@ -9,20 +9,21 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from packaging.specifiers import SpecifierSet
 
 from adapters.answer import Answer, Collective, Crashed, Done, Hung, Observed, Refused, Unsupported
 from cases.arrays import pack
 from cases.catalogue import family
-from cases.ledger import Aspect, Entry, Named
 from cases.model import Case, Input, Layout, Question, mesh
 from cases.plan import planned
 from reports.dry_run import taken
-from suites import plans
-from suites.judge import judge
+from suites.aspects import TENSORS, tensors
+from suites.differences import BEYOND, agreement
+from suites.frameworks_compared import beside
+from suites.judge import judge, left_to_data, look, reached
+from suites.observation import DryRunDiffers, WrongShard
 from suites.sources import Choice, Sources, most_devices
 from suites.truth import Truth
-from suites.verdict import Verdict
+from suites.verdict import Finding, Verdict
 from tests.runs import ROOT, run
 
 # Every so many of a family, and what is peculiar: addends given device by device, strided
@@ -61,9 +62,9 @@ def test_plans_are_what_the_same_frameworks_do_with_data(frameworks: Sources) ->
     for case, (question, plan) in zip(SAMPLE, pairs, strict=True):
         real = frameworks.answers(question)
         for subject, answer in frameworks.answers(plan).items():
-            found = plans.agreement(answer, real[subject])
-            assert [one for one in found if one.verdict == "divergence"] == [], case.id
-            agreed += [one.verdict for one in found] == ["agree"]
+            found = agreement(case, answer, real[subject])
+            assert [one for one in found if one.bad] == [], case.id
+            agreed += [one.outcome for one in found] == ["agree"]
     assert agreed > 2 * len(SAMPLE)
 
 
@@ -94,7 +95,7 @@ def test_a_plan_is_made_of_2048_devices(frameworks: Sources) -> None:
         assert answers[subject].end == Done()
         assert answers[subject]["y"].local == (32, 6656)
         assert answers[subject]["y"].layout == Layout((("fsdp",), ("tp",)))
-    found = judge(case, answers, (), {"torch": "2.13.0", "jax": "0.10.2"}, {}).verdicts
+    found = judge(case, answers, ()).verdicts
     assert {one.aspect for one in found if one.verdict == "agree"} >= {"soundness", "layout"}
 
 
@@ -147,82 +148,98 @@ REAL = msgspec.structs.replace(
 )
 
 
-@pytest.mark.parametrize(
-    ("fields", "step", "observed"),
-    [
-        ({"layout": Layout((("x",), ()))}, "y", "differs: the layout"),
-        ({"collectives": ()}, "y", "differs: collectives"),
-        ({"collectives": (GATHER, GATHER)}, "y", "differs: collectives"),
-        (
-            {"collectives": (msgspec.structs.replace(GATHER, bytes=17),)}, "y",
-            "differs: collectives",
-        ),
-        (
-            {"collectives": (msgspec.structs.replace(GATHER, pass_="backward"),)}, "y",
-            "differs: collectives",
-        ),
-        ({"full_collectives": (GATHER,)}, "y/full", "differs: collectives"),
-        ({"shape": (4, 5)}, "y", "differs: the global shape"),
-        ({"dtype": "float64"}, "y", "differs: the global shape"),
-        ({"local": (4, 1)}, "y", "differs: the local shape"),
-    ],
-)  # fmt: skip
-def test_a_wrong_plan_differs_from_mode_real(
-    fields: dict[str, object], step: str, observed: str
-) -> None:
-    """In one thing, at one step, in words of its own."""
-    wrong = msgspec.structs.replace(PLAN, seen=(msgspec.structs.replace(Y, **fields),))
-    (found,) = plans.agreement(wrong, REAL)
-    assert (found.aspect, found.against, found.step) == ("plan", "real", step)
-    assert (found.verdict, found.observed) == ("divergence", observed)
-    assert found.why == "plan and real mode differ"
-    assert [one.verdict for one in plans.agreement(PLAN, REAL)] == ["agree"]
+def dry(**fields: object) -> Answer:
+    """The dry run with another y."""
+    return msgspec.structs.replace(PLAN, seen=(msgspec.structs.replace(Y, **fields),))
+
+
+def differing(found: list[Finding]) -> list[tuple[str | None, str]]:
+    """By step, in what a dry run differs from the run with data."""
+    out = []
+    for one in found:
+        assert (one.aspect, one.against, one.severity) == ("dry run", "real", "wrong")
+        assert isinstance(one.observation, DryRunDiffers)
+        out += [(one.step, what.what) for what in one.observation.differences]
+    return out
 
 
 @pytest.mark.parametrize(
-    ("fields", "observed"),
+    ("fields", "differs"),
     [
-        ({"end": Refused("ValueError", "no", "y")}, "differs: the end"),
-        ({"program": ()}, "differs: collectives"),
-        ({"seen": ()}, "differs: what is seen"),
+        ({"layout": Layout((("x",), ()))}, ("y", "layout")),
+        ({"collectives": ()}, ("y", "collectives")),
+        ({"collectives": (GATHER, GATHER)}, ("y", "collectives")),
+        (
+            {"collectives": (msgspec.structs.replace(GATHER, bytes=17),)},
+            ("y", "collectives"),
+        ),
+        (
+            {"collectives": (msgspec.structs.replace(GATHER, pass_="backward"),)},
+            ("y", "collectives"),
+        ),
+        ({"full_collectives": (GATHER,)}, ("y/full", "collectives")),
+        ({"shape": (4, 5)}, ("y", "shape")),
+        ({"dtype": "float64"}, ("y", "shape")),
+        ({"local": (4, 1)}, ("y", "local shape")),
     ],
 )
-def test_another_end_program_or_sight_differs(fields: dict[str, object], observed: str) -> None:
-    """A plan that is refused where data is not, and what it leaves out."""
-    (found, *_) = plans.agreement(msgspec.structs.replace(PLAN, **fields), REAL)
-    assert (found.verdict, found.observed) == ("divergence", observed)
+def test_a_wrong_dry_run_differs_from_the_run_with_data(
+    fields: dict[str, object], differs: tuple[str, str]
+) -> None:
+    """In one thing, at one step."""
+    assert differing(agreement(_case(), dry(**fields), REAL)) == [differs]
+    assert [one.outcome for one in agreement(_case(), PLAN, REAL)] == ["agree"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({"end": Refused("ValueError", "no", "y")}, ("y", "end")),
+        ({"program": ()}, (None, "collectives")),
+        ({"seen": ()}, ("y", "result")),
+    ],
+)
+def test_another_end_program_or_result_differs(
+    fields: dict[str, object], what: tuple[str | None, str]
+) -> None:
+    """A dry run that is refused where the run with data is not, and what it leaves out."""
+    found = differing(agreement(_case(), msgspec.structs.replace(PLAN, **fields), REAL))
+    assert found[0] == what
 
 
 def test_what_is_refused_with_data_is_not_judged_beyond() -> None:
-    """Results that a plan alone gets to are left out; how it ended differs all the same."""
+    """Results that a dry run alone gets to are left out; how it ended differs all the same."""
     real = msgspec.structs.replace(REAL, end=Refused("RuntimeError", "no", "z"))
     more = msgspec.structs.replace(PLAN, seen=(Y, msgspec.structs.replace(Y, name="z")))
-    assert plans.reached(more, real).seen == (Y,)
-    assert plans.reached(more, REAL) == more
-    (found,) = plans.agreement(plans.reached(more, real), real)
-    assert (found.step, found.observed) == ("z", "differs: the end")
+    assert reached(more, real).seen == (Y,)
+    assert reached(more, REAL) == more
+    assert differing(agreement(_case(), reached(more, real), real)) == [("z", "end")]
+
+
+def of_tensors(answer: Answer) -> list[Finding]:
+    """What is found of the tensors of a dry run: soundness alone has something to look at."""
+    found = tensors(look(_case(), answer, Truth({}, {}, {}), {}), TENSORS)
+    return [one for one in found if one.aspect == "soundness"]
 
 
 def test_a_wrong_shard_is_judged_where_there_is_data() -> None:
     """Of the very shape that it has there, and of that alone."""
-    wrong = msgspec.structs.replace(PLAN, seen=(msgspec.structs.replace(Y, local=(2, 4)),))
-    found = plans.soundness(_case(), wrong, Truth({}, {}, {}))
+    found = of_tensors(dry(local=(2, 4)))
     half = pack(np.zeros((2, 4), np.float32))
     held = msgspec.structs.replace(REAL["y"], shards=(half,) * 4)
-    (told,) = plans.left_to_data(found, msgspec.structs.replace(REAL, seen=(held,)))
-    assert told.verdict == "not comparable"
-    assert plans.left_to_data(found, REAL) == plans.left_to_data(found, None) == found
+    (told,) = left_to_data(found, msgspec.structs.replace(REAL, seen=(held,)))
+    assert told.outcome == "not comparable"
+    assert left_to_data(found, REAL) == left_to_data(found, None) == found
 
 
 @pytest.mark.parametrize("end", [Hung("for ever"), Crashed("SIGABRT")])
-def test_what_hangs_or_crashes_with_data_is_beyond_a_plan(end: Hung | Crashed) -> None:
-    """One rank waits for nobody and computes nothing; a plan that crashes too agrees."""
+def test_what_hangs_or_crashes_with_data_is_beyond_a_dry_run(end: Hung | Crashed) -> None:
+    """A dry run has one rank, which waits for no other; one that crashes too agrees."""
     real = msgspec.structs.replace(PLAN, end=end, seen=())
-    assert plans.reached(PLAN, real).seen == ()
-    (found,) = plans.agreement(PLAN, real)
-    assert found.verdict == "not comparable"
-    assert found.why == plans.BEYOND[type(end)]
-    assert [one.verdict for one in plans.agreement(real, real)] == ["agree"]
+    assert reached(PLAN, real).seen == ()
+    (found,) = agreement(_case(), PLAN, real)
+    assert (found.outcome, found.why) == ("not comparable", BEYOND[type(end)])
+    assert [one.outcome for one in agreement(_case(), real, real)] == ["agree"]
 
 
 def _case() -> Case:
@@ -234,39 +251,16 @@ def _case() -> Case:
 def test_a_shard_of_another_shape_than_its_layout_s_is_unsound(local: tuple[int, ...]) -> None:
     """The largest shard is the first chunk of each dim."""
     right = Truth({}, {}, {})
-    (agrees,) = plans.soundness(_case(), PLAN, right)
-    wrong = msgspec.structs.replace(PLAN, seen=(msgspec.structs.replace(Y, local=local),))
-    (found,) = plans.soundness(_case(), wrong, right)
-    assert (agrees.verdict, found.verdict, found.observed) == ("agree", "divergence", "wrong shard")
-    jax = msgspec.structs.replace(wrong, subject="jax/jit")
-    (held,) = plans.shards(_case(), jax, PLAN)
-    assert (held.verdict, held.against) == ("divergence", "torch")
-    (held,) = plans.shards(_case(), jax, PLAN, frozenset({"y"}))
-    assert (held.verdict, held.why) == ("not comparable", "torch is itself wrong here")
-
-
-def _entry(aspect: Aspect, observed: str) -> Entry:
-    named = Named(ids=("q",))
-    return Entry("entry", aspect, "torch", SpecifierSet(), named, observed, "Because.")
-
-
-@pytest.mark.parametrize(
-    ("aspect", "observed", "gone"),
-    [
-        ("soundness", "wrong shard", False),
-        ("soundness", "ranks differ", False),
-        ("layout", "layout: not as asked", True),
-    ],
-)
-def test_an_entry_about_values_need_not_show_in_a_plan(
-    aspect: Aspect, observed: str, gone: bool
-) -> None:
-    """One about a layout must: what a plan can tell is held to both sides."""
-    x = msgspec.structs.replace(Y, name="x", collectives=None)
-    answer = msgspec.structs.replace(PLAN, seen=(x,), program=None)
-    entry = _entry(aspect, observed)
-    found = judge(_case(), {"torch": answer}, (entry,), {"torch": "2.13.0"}, {}).verdicts
-    assert [one.ledger for one in found if one.verdict == "divergence"] == ["entry"] * gone
+    (agrees,) = of_tensors(PLAN)
+    (found,) = of_tensors(dry(local=local))
+    assert (agrees.outcome, found.outcome) == ("agree", "divergence")
+    assert isinstance(found.observation, WrongShard)
+    torch = look(_case(), PLAN, right, {})
+    jax = look(_case(), msgspec.structs.replace(dry(local=local), subject="jax/jit"), right, {})
+    held = [one for one in beside(jax, torch, frozenset()) if one.aspect == "shards"]
+    assert [(one.outcome, one.against) for one in held] == [("divergence", "torch")]
+    held = [one for one in beside(jax, torch, frozenset({"y"})) if one.aspect == "shards"]
+    assert [one.why for one in held] == ["torch is itself wrong here"]
 
 
 def test_cases_are_run_as_plans(tmp_path: Path) -> None:
@@ -284,7 +278,7 @@ def test_cases_are_run_as_plans(tmp_path: Path) -> None:
     agree = {(v["case"], v["aspect"]) for v in ran.verdicts if v["verdict"] == "agree"}
     for case in ("move", "gather-a-weight"):
         assert {(case, "soundness"), (case, "layout"), (case, "collectives")} <= agree
-    assert {v["why"] for v in ran.verdicts if v["aspect"] == "global"} == {"a plan has no data"}
+    assert {v["why"] for v in ran.verdicts if v["aspect"] == "global"} == {"a dry run has no data"}
 
 
 @pytest.mark.parametrize(
@@ -297,9 +291,9 @@ def test_a_wrong_adapter_of_plans_is_caught(tmp_path: Path, wrong: str, steps: s
         "-k", "x4-s0-to-s1", "--jax=off", TOY_WRONG=wrong,
     )  # fmt: skip
     assert ran.code == 1, ran.out
-    assert steps <= {step for _, step, aspect, _ in ran.diverging() if aspect == "plan"}
-    assert "plan and real mode differ" in ran.out
-    assert "wanted  all-gather(x) of 64 B in groups of 4, forward" in ran.out
+    assert steps <= {step for _, step, aspect, _ in ran.diverging() if aspect == "dry run"}
+    assert "the dry run differs from the run with data" in ran.out
+    assert "collectives, with data: " in ran.out or "collectives with data: " in ran.out
 
 
 @pytest.mark.parametrize(
@@ -307,10 +301,10 @@ def test_a_wrong_adapter_of_plans_is_caught(tmp_path: Path, wrong: str, steps: s
     [
         (
             ("--torch=records/torch-2.13.0.jsonl",),
-            "--plan: found --torch=records/torch-2.13.0.jsonl, wanted torch live, or off",
+            "--dry-run: found --torch=records/torch-2.13.0.jsonl, wanted torch live, or off",
         ),
-        (("--record=here.xz", "--jax=off"), "--plan: found --record, wanted none"),
-        (("--repro=here",), "--plan: found --repro, wanted none"),
+        (("--record=here.xz", "--jax=off"), "--dry-run: found --record, wanted none"),
+        (("--repro=here",), "--dry-run: found --repro, wanted none"),
     ],
 )  # fmt: skip
 def test_a_plan_is_neither_read_nor_kept(tmp_path: Path, args: tuple[str, ...], told: str) -> None:

@@ -17,14 +17,13 @@ from cases.layout import ranges
 from cases.model import Layout, Mesh, Question, Recipe, mesh
 from cases.recipes import MODELS, RECIPES, sizes_of
 from cases.recipes.layouts import layouts, observed, plain
+from cases.recipes.meaning import forward
 from cases.recipes.values import all_values
 from tests.torch_worker import Live, addends, question, to
 
-# Rings are refused.
-ROWS = [row for row in RECIPES.values() if row.name != "attention-ring"]
 RUNS = [
     (row.name, sizes)
-    for row in ROWS
+    for row in RECIPES.values()
     for sizes in (((2,), (4,)) if len(row.axes) == 1 else ((2, 2),))
 ]
 # What torch reports otherwise than a plan has it: the gradient of a norm's weight under sequence
@@ -193,6 +192,20 @@ def by_hand(name: str, n: int) -> dict[str, list[tuple[str, tuple[str, ...], int
                 ],
                 "update": [],
             }  # fmt: skip
+        case "attention-ring":
+            # Torch's context parallelism is no ring on a CPU: it gathers keys and values, which
+            # the model has repeated for each query head, and gathers them again in backward.
+            weights = ("all-gather", ax, ATTENTION // n)
+            keys = 4 * 8 * 8 * 2 * 8
+            gathers = [weights, *[("all-gather", ax, keys // n)] * 2]
+            return {
+                "forward": [*gathers, loss],
+                "backward": [
+                    *gathers, *[("reduce-scatter", ax, keys)] * 2,
+                    ("reduce-scatter", ax, ATTENTION),
+                ],
+                "update": [],
+            }  # fmt: skip
     raise AssertionError(name)
 
 
@@ -256,23 +269,23 @@ def test_the_lesson_s_numbers(asked: Asked) -> None:
     assert (out.shape, out.note) == ((2, 4), "AsyncCollectiveTensor")
 
 
-def test_torch_has_no_ring_on_this_device(asked: Asked) -> None:
-    """It says so in forward; the parameters and the plain step are there, and nothing is left."""
-    answer = asked.live.ask(training("attention-ring", (2,)))
-    assert answer.end == Refused(
-        "NotImplementedError",
-        "Operator aten._scaled_dot_product_flash_attention_for_cpu.default does not have a"
-        " sharding strategy registered.",
-        "forward",
-    )
-    assert answer.program is None
-    assert [seen.name for seen in answer.seen] == [
-        *("wq.weight", "wk.weight", "wv.weight", "wo.weight"), *plain(RECIPES["attention-ring"]),
-    ]  # fmt: skip
-    # In one process after another, where attention would still be torch's ring.
+def test_attention_that_is_not_causal_means_what_it_means_in_numpy(asked: Asked) -> None:
+    """Every query looks at every key, in context parallelism and on one device."""
+    asking = training("attention-ring", (2,))
+    answer, sizes = asked.step("attention-ring", (2,)), sizes_of(asking)
+    numbers = all_values("full-attention", sizes, "float64")
+    full, causal = (forward(name, sizes, numbers) for name in ("full-attention", "attention"))
+    assert not np.allclose(full, causal)
+    for name in ("out", "plain/out"):
+        np.testing.assert_allclose(value(answer[name]), full, 1e-12, 1e-14)
+
+
+def test_context_parallelism_ends_with_its_step(asked: Asked) -> None:
+    """In one process after another attention is what it was: a mask works, keys are gathered."""
     for name in ("attention-ring", "attention-cp"):
-        end = asked.live.ask(training(name, (2,), mode="plan")).end
-        assert isinstance(end, Refused if name == "attention-ring" else Done)
+        planned = asked.live.ask(training(name, (2,), mode="plan"))
+        assert planned.end == Done()
+        assert fired(planned, "forward") == by_hand(name, 2)["forward"]
 
 
 def test_devices_may_be_in_any_order_and_not_all_of_them(asked: Asked) -> None:

@@ -42,7 +42,7 @@ def layout_of(
     try:
         layout = from_placements([_text(placement) for placement in placements], mesh, ndim)
     except NotationError:
-        return Foreign("[" + ", ".join(map(str, placements)) + "]")
+        return Foreign("[" + ", ".join(map(_foreign, placements)) + "]")
     if order is None:
         return layout
     dims = list(layout.dims)
@@ -52,7 +52,12 @@ def layout_of(
 
 
 def _text(placement: Any) -> str:
-    # By exact type: a subclass, such as the partial of a norm, means something else.
+    """A placement that the model has.
+
+    Raises:
+        NotationError: it is of another kind. A subclass, such as the partial of a norm, means
+            something else, and up to torch 2.9 prints as the class that it is made of.
+    """
     kind = type(placement)
     if kind is Replicate:
         return "R"
@@ -62,4 +67,10 @@ def _text(placement: Any) -> str:
         return f"SS({placement.dim},{placement.split_factor})"
     if kind is Partial:
         return f"P({reduction(placement)})"
-    return str(placement)
+    raise NotationError(f"a placement of type {kind.__name__}", "one that the model has")
+
+
+def _foreign(placement: Any) -> str:
+    text, kind = str(placement), type(placement).__name__
+    plain = kind in ("Partial", "Replicate")
+    return f"{kind}({text})" if text in ("P", "R") and not plain else text

@@ -49,8 +49,9 @@ _ROWS = (
         sequence=("cp",), shard=("cp",),
     ),
     Row(
-        "attention-ring", "attention", ("cp",),
-        "the sequence split, keys and values passed round a ring, parameters sharded along it",
+        "attention-ring", "full-attention", ("cp",),
+        "attention that is not causal: the sequence split, keys and values passed round a ring,"
+        " parameters sharded along it",
         sequence=("cp",), shard=("cp",),
     ),
 )  # fmt: skip

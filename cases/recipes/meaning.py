@@ -59,7 +59,9 @@ def _rotated(x: NDArray[Any]) -> NDArray[Any]:
     return np.concatenate([one * cos - other * sin, other * cos + one * sin], axis=-1)
 
 
-def _attention(sizes: Sizes, t: Arrays, x: NDArray[Any], prefix: str = "") -> NDArray[Any]:
+def _attention(
+    sizes: Sizes, t: Arrays, x: NDArray[Any], prefix: str = "", causal: bool = True
+) -> NDArray[Any]:
     batch, seq, _ = x.shape
     heads, kv, head = sizes["heads"], sizes["kv"], sizes["head"]
 
@@ -71,7 +73,8 @@ def _attention(sizes: Sizes, t: Arrays, x: NDArray[Any], prefix: str = "") -> ND
     # Query head h attends to key head h // (heads / kv).
     k, v = (np.repeat(one, heads // kv, axis=2) for one in (k, v))
     scores = np.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(head)
-    scores = np.where(np.tril(np.ones((seq, seq), bool)), scores, -np.inf)
+    if causal:
+        scores = np.where(np.tril(np.ones((seq, seq), bool)), scores, -np.inf)
     mixed = np.einsum("bhqk,bkhd->bqhd", special.softmax(scores, axis=-1), v)
     out: NDArray[Any] = mixed.reshape(batch, seq, heads * head) @ t[f"{prefix}wo.weight"].T
     return out
@@ -110,6 +113,7 @@ def _moe(sizes: Sizes, t: Arrays) -> NDArray[Any]:
 _FORWARD: dict[str, Callable[[Sizes, Arrays], NDArray[Any]]] = {
     "mlp": _mlp,
     "attention": lambda sizes, t: _attention(sizes, t, t["x"]),
+    "full-attention": lambda sizes, t: _attention(sizes, t, t["x"], causal=False),
     "block": _block,
     "head": _head,
     "moe": _moe,

@@ -7,6 +7,7 @@ own, each collective's transpose.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,6 @@ from jax.sharding import PartitionSpec
 from adapters.jax_xla import compat
 from adapters.jax_xla.recipes import models
 
-Attend = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 Experts = Callable[[jax.Array, jax.Array, jax.Array, jax.Array], jax.Array]
 
 
@@ -39,7 +39,7 @@ def experts(
     return compat.shard_map(exchanged, mesh, (x, router, w, w), x)
 
 
-def ring(mesh: jax.sharding.Mesh, axis: str, spec: PartitionSpec) -> Attend:
+def ring(mesh: jax.sharding.Mesh, axis: str, spec: PartitionSpec) -> models.Attend:
     """`models.attend` of a sequence split by ``axis``: ring attention (arXiv 2310.01889).
 
     Each turn takes in the block of keys and values that is here and passes it on, so that none
@@ -49,7 +49,7 @@ def ring(mesh: jax.sharding.Mesh, axis: str, spec: PartitionSpec) -> Attend:
     size = mesh.shape[axis]
     onward = [(one, (one + 1) % size) for one in range(size)]
 
-    def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    def attend(q: jax.Array, k: jax.Array, v: jax.Array, causal: bool) -> jax.Array:
         batch, here, kv, head = k.shape
         grouped = q.reshape(batch, here, kv, -1, head)
         me = lax.axis_index(axis)
@@ -59,9 +59,10 @@ def ring(mesh: jax.sharding.Mesh, axis: str, spec: PartitionSpec) -> Attend:
         # Unrolled, as a loop's body would be counted once.
         for turn in range(size):
             # A device's own block comes first, so that every row has seen a score.
-            columns = (me - turn) % size * here + jnp.arange(here)
             scores = jnp.einsum("bqngh,bknh->bngqk", grouped, k) / head**0.5
-            scores = jnp.where(rows[:, None] >= columns, scores, -jnp.inf)
+            if causal:
+                columns = (me - turn) % size * here + jnp.arange(here)
+                scores = jnp.where(rows[:, None] >= columns, scores, -jnp.inf)
             before = largest
             # The result does not depend on it.
             largest = lax.stop_gradient(jnp.maximum(before, jnp.max(scores, axis=-1)))
@@ -73,4 +74,9 @@ def ring(mesh: jax.sharding.Mesh, axis: str, spec: PartitionSpec) -> Attend:
                 k, v = lax.ppermute((k, v), axis, onward)
         return (mixed / total[..., None]).transpose(0, 3, 1, 2, 4).reshape(q.shape)
 
-    return compat.shard_map(attend, mesh, (spec,) * 3, spec)
+    def mapped(q: jax.Array, k: jax.Array, v: jax.Array, causal: bool) -> jax.Array:
+        body = partial(attend, causal=causal)
+        mixed: jax.Array = compat.shard_map(body, mesh, (spec,) * 3, spec)(q, k, v)
+        return mixed
+
+    return mapped

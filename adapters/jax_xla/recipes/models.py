@@ -17,21 +17,24 @@ from cases.recipes import MODELS
 Arrays = Mapping[str, jax.Array]
 Sizes = Mapping[str, int]
 Rooms = Callable[[jax.Array], jax.Array]
+# Of queries, keys and values, and whether it is causal.
+Attend = Callable[[jax.Array, jax.Array, jax.Array, bool], jax.Array]
 
 EPSILON = 1e-5
 # Base of the rotary angles, as Llama 3 has it.
 THETA = 500000.0
 
 
-def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-    """Causal attention of queries [b, s, heads, head] over keys and values [b, s, kv, head].
+def attend(q: jax.Array, k: jax.Array, v: jax.Array, causal: bool) -> jax.Array:
+    """Attention of queries [b, s, heads, head] over keys and values [b, s, kv, head].
 
-    Query head h attends to key head h // (heads / kv).
+    Query head h attends to key head h // (heads / kv); to no later place if ``causal``.
     """
     batch, seq, kv, head = k.shape
     grouped = q.reshape(batch, seq, kv, -1, head)
     scores = jnp.einsum("bqngh,bknh->bngqk", grouped, k) / head**0.5
-    scores = jnp.where(jnp.tril(jnp.ones((seq, seq), bool)), scores, -jnp.inf)
+    if causal:
+        scores = jnp.where(jnp.tril(jnp.ones((seq, seq), bool)), scores, -jnp.inf)
     mixed = jnp.einsum("bngqk,bknh->bqngh", jax.nn.softmax(scores, axis=-1), v)
     return mixed.reshape(q.shape)
 
@@ -79,7 +82,7 @@ class Moves(msgspec.Struct, frozen=True):
     """
 
     at: Callable[[jax.Array, str], jax.Array] = _anywhere
-    attend: Callable[[jax.Array, jax.Array, jax.Array], jax.Array] = attend
+    attend: Attend = attend
     experts: Callable[[jax.Array, jax.Array, jax.Array, jax.Array], jax.Array] = experts
 
 
@@ -127,13 +130,15 @@ def _rotated(x: jax.Array) -> jax.Array:
     return jnp.concatenate([one * cos - other * sin, other * cos + one * sin], axis=-1)
 
 
-def _attention(sizes: Sizes, moves: Moves, t: Arrays, x: jax.Array, prefix: str = "") -> jax.Array:
+def _attention(
+    sizes: Sizes, moves: Moves, t: Arrays, x: jax.Array, prefix: str = "", causal: bool = True
+) -> jax.Array:
     def projected(name: str) -> jax.Array:
         y = _linear(x, t[f"{prefix}{name}.weight"])
         return moves.at(y.reshape(*x.shape[:2], -1, sizes["head"]), "queries")
 
     q, k, v = projected("wq"), projected("wk"), projected("wv")
-    mixed = moves.at(moves.attend(_rotated(q), _rotated(k), v), "queries")
+    mixed = moves.at(moves.attend(_rotated(q), _rotated(k), v, causal), "queries")
     out = _linear(mixed.reshape(*x.shape[:2], -1), t[f"{prefix}wo.weight"])
     return moves.at(out, "residual")
 
@@ -162,6 +167,7 @@ def _moe(sizes: Sizes, moves: Moves, t: Arrays) -> jax.Array:
 _FORWARD: dict[str, Callable[[Sizes, Moves, Arrays], jax.Array]] = {
     "mlp": _mlp,
     "attention": lambda sizes, moves, t: _attention(sizes, moves, t, t["x"]),
+    "full-attention": lambda sizes, moves, t: _attention(sizes, moves, t, t["x"], causal=False),
     "block": _block,
     "head": _head,
     "moe": _moe,

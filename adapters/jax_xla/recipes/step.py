@@ -104,10 +104,10 @@ def _moves(row: Row, mesh: jax.sharding.Mesh, arguments: dict[str, NamedSharding
     def at(x: jax.Array, name: str) -> jax.Array:
         return placing.placed(x, name, row, mesh)
 
-    def gathered(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-        return models.attend(q, at(k, "keys"), at(v, "keys"))
+    def gathered(q: jax.Array, k: jax.Array, v: jax.Array, causal: bool) -> jax.Array:
+        return models.attend(q, at(k, "keys"), at(v, "keys"), causal)
 
-    attend: mapped.Attend = gathered
+    attend: models.Attend = gathered
     if row.name == "attention-ring":
         (axis,) = placing.rules(row)["length"]
         attend = mapped.ring(mesh, axis, placing.spec(row, "queries"))

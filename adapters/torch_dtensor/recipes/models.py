@@ -50,8 +50,12 @@ def _rotated(x: Tensor, turns: Tensor) -> Tensor:
     return torch.cat([one * cos - other * sin, other * cos + one * sin], dim=-1)
 
 
-class CausalMix(nn.Module):
-    """Values mixed by what queries make of keys, none of them later. No parameters."""
+class Mix(nn.Module):
+    """Values mixed by what queries make of keys, none of them later if causal. No parameters."""
+
+    def __init__(self, causal: bool):
+        super().__init__()
+        self.causal = causal
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, start: int | None = None) -> Tensor:
         """Of [batch, seq, heads, head] each, k and v with heads of their own, of groups of q's.
@@ -61,8 +65,8 @@ class CausalMix(nn.Module):
         group = q.shape[2] // k.shape[2]
         k, v = (one.repeat_interleave(group, dim=2) for one in (k, v))
         q, k, v = (one.transpose(1, 2) for one in (q, k, v))
-        if start is None:
-            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        if start is None or not self.causal:
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         else:
             places = torch.arange(start, start + q.shape[2], device=q.device)[:, None]
             seen = places >= torch.arange(k.shape[2], device=q.device)
@@ -71,16 +75,16 @@ class CausalMix(nn.Module):
 
 
 class Attention(nn.Module):
-    """Causal attention with rotary positions, and fewer key heads than query heads."""
+    """Attention with rotary positions, and fewer key heads than query heads."""
 
-    def __init__(self, sizes: Sizes):
+    def __init__(self, sizes: Sizes, causal: bool = True):
         super().__init__()
         dim, self.head = sizes["dim"], sizes["head"]
         self.wq = nn.Linear(dim, sizes["heads"] * self.head, bias=False)
         self.wk = nn.Linear(dim, sizes["kv"] * self.head, bias=False)
         self.wv = nn.Linear(dim, sizes["kv"] * self.head, bias=False)
         self.wo = nn.Linear(sizes["heads"] * self.head, dim, bias=False)
-        self.mix = CausalMix()
+        self.mix = Mix(causal)
 
     def forward(self, x: Tensor, turns: Tensor) -> Tensor:
         """Of [batch, seq, dim] and the `angles` of these places."""
@@ -180,6 +184,7 @@ class Moe(nn.Module):
 MODULES: dict[str, Callable[[Sizes], nn.Module]] = {
     "mlp": Mlp,
     "attention": Attention,
+    "full-attention": lambda sizes: Attention(sizes, causal=False),
     "block": Block,
     "head": Head,
     "moe": Moe,

@@ -21,6 +21,7 @@ from adapters.torch_dtensor.compat import (
     PrepareModuleInput,
     Replicate,
     RowwiseParallel,
+    SDPBackend,
     SequenceParallel,
     Shard,
     context_parallel,
@@ -29,9 +30,10 @@ from adapters.torch_dtensor.compat import (
     parallelize_module,
     replicate,
     ring_options,
+    sdpa_kernel,
     set_rotate_method,
 )
-from adapters.torch_dtensor.recipes.models import CausalMix
+from adapters.torch_dtensor.recipes.models import Mix
 from adapters.torch_dtensor.recipes.styles import ExpertParallel, GatheredKeys, Whole
 from cases.recipes import Row
 
@@ -104,7 +106,7 @@ def split(row: Row, module: nn.Module, mesh: DeviceMesh) -> None:
     if not rings(row):
         for axis in sequence_axes(row):
             for part in list(module.modules()):
-                if isinstance(part, CausalMix):
+                if isinstance(part, Mix):
                     parallelize_module(part, mesh[axis], GatheredKeys())
 
 
@@ -155,20 +157,24 @@ def _manage(
 
 
 def rings(row: Row) -> bool:
-    """Whether attention is torch's own ring, an algorithm rather than a layout."""
+    """Whether attention is torch's own context parallelism, rather than a layout of the plan."""
     return row.name == "attention-ring"
 
 
 @contextlib.contextmanager
 def ring(mesh: DeviceMesh, buffers: list[torch.Tensor]) -> Iterator[None]:
-    """The region of ring attention. Inside it the buffers x, target and angles are split."""
-    # Keys and values go round, each device sending to the next; the order of places stays.
+    """The region of torch's context parallelism, which splits the buffers x, target and angles."""
+    # Keys and values are to go round, each device sending to the next; places stay in order.
     options = ring_options
     before = options.rotate_method, options.enable_load_balance
     set_rotate_method("alltoall")
     options.enable_load_balance = False
     try:
-        with context_parallel(mesh, buffers=buffers, buffer_seq_dims=[1, 1, 0]):
+        # Torch's ring is made of fused kernels for GPUs. A CPU's fused kernel has no layout rule
+        # backward, and forward torch searches for one for minutes. Attention that is written out
+        # in single ops has the layouts of these.
+        written_out = sdpa_kernel(SDPBackend.MATH)
+        with written_out, context_parallel(mesh, buffers=buffers, buffer_seq_dims=[1, 1, 0]):
             yield
     finally:
         options.rotate_method, options.enable_load_balance = before

@@ -1,0 +1,198 @@
+"""What is wrong, in the one line that pytest's short summary shows?
+
+Subject first, then what, the step and the known cause; a framework's own message comes last, since
+it is what a narrow terminal may cut off. Writes text; decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from adapters.answer import Answer, Crashed, Hung, Observed, Refused
+from adapters.registry import framework_of
+from cases.arrays import pack, unpack
+from cases.layout import ranges
+from cases.model import Case, Layout
+from cases.ops.row import wide
+from suites import observation as seen_as
+from suites.known import message, relations_of
+from suites.local_steps import ran_on_shards
+from suites.observation import Ended, Observation, WrongValue
+from suites.tensors import FULL, bare, mesh_of
+from suites.truth import truth
+from suites.values import difference, part
+from suites.verdict import RECORD, Finding, Verdict
+from suites.wording import factor, kinds_text, totals
+
+# The longest message of a framework that is told in the headline.
+_MOST = 60
+
+_RELATED = {
+    "NaN": "NaN where it should not be",
+    "one addend": "one device's addend alone",
+    "operand unchanged": "its operand unchanged",
+    "zeros": "zero where it should not be",
+    "elements permuted": "the right elements in another order",
+}
+
+
+def headline(case: Case, verdict: Verdict, finding: Finding, answers: Mapping[str, Answer]) -> str:
+    """The first line of a failure text."""
+    answer = answers.get(verdict.subject)
+    what, more = _what(case, verdict, finding, answer)
+    cause = f" (known cause: {verdict.ledger})" if verdict.ledger else ""
+    return f"{verdict.subject}: {what}{cause}{f': {more}' if more else ''}"
+
+
+def _what(case: Case, verdict: Verdict, finding: Finding, answer: Answer | None) -> tuple[str, str]:
+    """What is wrong, with the step; and what may be cut off."""
+    observed, at = finding.observation, _result(finding)
+    if verdict.against == RECORD:
+        first = observed.differences[0] if isinstance(observed, seen_as.Changed) else None
+        return f"{at} is not as in its record", first.what if first else ""
+    match observed:
+        case Ended(end):
+            return _ended(end, verdict.step, observed)
+        case WrongValue():
+            return _wrong_value(case, verdict, finding, observed, answer), ""
+        case None:
+            return f"{_ASPECTS.get(verdict.aspect, f'{verdict.aspect} is wrong')} of {at}", ""
+    if verdict.aspect == "soundness":
+        return f"the answer contradicts itself about {at}: {_KINDS[type(observed)]}", ""
+    if verdict.aspect == "meshes":
+        return f"{_KINDS[type(observed)]} {at}", ""
+    return _other(observed, at, case, finding), ""
+
+
+def _result(finding: Finding) -> str:
+    """A step as the headline names it: "y", "the materialised y", or "the whole program"."""
+    if finding.step is None:
+        return "the whole program"
+    if finding.step.endswith(FULL):
+        return f"the materialised {bare(finding.step)}"
+    return finding.step
+
+
+def _ended(end: Refused | Hung | Crashed, step: str | None, observed: Ended) -> tuple[str, str]:
+    at = f" at {step}" if step else ""
+    if step and step.endswith(FULL):
+        at = f" while {bare(step)} was gathered"
+    word = {Refused: "refused", Hung: "hung", Crashed: "crashed"}[type(end)]
+    said = message(observed)
+    return f"{word}{at}", said if len(said) <= _MOST else said[:_MOST].rpartition(" ")[0] + " …"
+
+
+def _wrong_value(
+    case: Case, verdict: Verdict, finding: Finding, observed: WrongValue, answer: Answer | None
+) -> str:
+    step = bare(finding.step)
+    if answer is not None and verdict.aspect == "global":
+        for seen in answer.seen:
+            if seen.name != step:
+                continue
+            if ran_on_shards(case, answer, seen):
+                return f"{step} was made on each shard by itself, as asked, and is not the whole"
+            if _shards_right(case, observed, seen):
+                return f"wrong value of {step} when it is gathered; its shards are right"
+    noun = "gradient" if verdict.aspect == "gradients" else "value"
+    if verdict.aspect == "soundness":
+        return f"the answer contradicts itself about {step}: its shards and its value do not fit"
+    related = ""
+    if answer is not None:
+        right = truth(case, framework_of(verdict.subject))
+        related = _related(observed, relations_of(case, answer, finding, right))
+    return f"wrong {noun} of {_result(finding)}{f', {related}' if related else ''}"
+
+
+def _shards_right(case: Case, observed: WrongValue, seen: Observed) -> bool:
+    """Whether shards are the slices of the right value, so that gathering them is at fault."""
+    layout, mesh = seen.layout, mesh_of(case, seen.name)
+    shards = [one for one in seen.shards or () if one is not None]
+    wanted = observed.wanted
+    if not isinstance(layout, Layout) or layout.partial or layout.ndim != len(wanted.shape):
+        return False
+    if len(shards) < mesh.size or not any(layout.dims):
+        return False
+    value, allowed = unpack(wanted), observed.allowed
+    return all(
+        difference(pack(value[tuple(slice(*span) for span in spans)]), got, part(allowed, spans))
+        is None
+        for got, spans in zip(shards, ranges(mesh, layout, wanted.shape))
+    )
+
+
+def _related(observed: WrongValue, holding: frozenset[str]) -> str:
+    for relation, text in _RELATED.items():
+        if relation in holding:
+            return text
+    if "times a number" in holding:
+        right, ours = (
+            np.asarray(wide(unpack(one))).ravel() for one in (observed.wanted, observed.got)
+        )
+        at = int(np.flatnonzero(right)[0])
+        return f"{complex(ours[at] / right[at]).real:.4g} times the right one"
+    return ""
+
+
+_ASPECTS = {
+    "global": "wrong value", "gradients": "wrong gradient", "shards": "wrong shards",
+    "layout": "another layout", "collectives": "other collectives", "meshes": "wrong mesh",
+    "soundness": "contradictions", "effects": "counters that disagree",
+}  # fmt: skip
+
+_KINDS: dict[type, str] = {
+    seen_as.WrongDtype: "wrong dtype",
+    seen_as.WrongShape: "wrong shape",
+    seen_as.WrongShard: "wrong shards",
+    seen_as.WrongOffset: "wrong offsets",
+    seen_as.WrongLayout: "wrong layout",
+    seen_as.WrongMesh: "wrong devices in mesh",
+    seen_as.NotRefused: "no refusal of mesh",
+    seen_as.RanksDiffer: "ranks differ",
+    seen_as.Missing: "something is missing",
+    seen_as.CountersDisagree: "counters disagree",
+    seen_as.DryRunDiffers: "dry run differs",
+}
+
+
+def _other(observed: Observation, at: str, case: Case, finding: Finding) -> str:
+    match observed:
+        case seen_as.WrongDtype(wanted, got):
+            return f"wrong dtype of {at}, {got} for {wanted}"
+        case seen_as.WrongShape(wanted, got):
+            return f"wrong shape of {at}, {list(got)} for {list(wanted)}"
+        case seen_as.WrongShard(position):
+            return f"wrong shard of {at} on device {_device(case, finding, position)}"
+        case seen_as.WrongOffset(position):
+            return f"wrong offset of {at} on device {_device(case, finding, position)}"
+        case seen_as.WrongLayout():
+            return f"{at} is not in the layout asked for"
+        case seen_as.OtherLayout():
+            return f"{at} is in another layout"
+        case seen_as.RanksDiffer():
+            return f"ranks differ about {at}"
+        case seen_as.OtherPlan(_, implied, fired):
+            return f"{at} moves {factor(fired, implied)} the implied plan"
+        case seen_as.BrokenContract(_, implied, fired, lacking, extra):
+            if lacking:
+                return f"the {at} pass lacks {totals(lacking)}"
+            if extra:
+                return f"the {at} pass has, beyond its parallel plan, {totals(extra)}"
+            return f"the {at} pass moves {factor(fired, implied)} its parallel plan"
+        case seen_as.WrongCount(counts):
+            return f"other collectives at {at}, wanted {kinds_text(counts)}"
+        case seen_as.TooMany(enough):
+            return f"too many collectives at {at}, {kinds_text(enough)} suffice"
+        case seen_as.CountersDisagree():
+            return f"the collectives counted at {at} cannot be what happened"
+        case seen_as.Missing(field):
+            return f"{at} lacks its {field}"
+        case seen_as.DryRunDiffers():
+            return f"the dry run differs at {at} from the run with data"
+    return f"{_KINDS.get(type(observed), 'a difference')} at {at}"
+
+
+def _device(case: Case, finding: Finding, position: int) -> int:
+    return mesh_of(case, bare(finding.step)).devices[position]
