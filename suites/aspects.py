@@ -34,7 +34,7 @@ from suites.local_steps import ran_on_shards
 from suites.observation import Missing, Observation, failed
 from suites.tensors import PLAIN, asked, mesh_names, mesh_of, value_aspect
 from suites.truth import Truth, sampled_slopes
-from suites.values import EXACT, difference
+from suites.values import EXACT, difference, show
 from suites.verdict import Finding, agree, differs, not_comparable
 
 
@@ -339,12 +339,24 @@ def stated(context: Context, seen: Observed) -> Finding | None:
     shards = zip(said.shards.get(name, ()), seen.shards or ())
     for position, (wanted, got) in enumerate(shards):
         if got is not None and difference(wanted, got, EXACT) is not None:
-            return differs(name, "shards", seen_as.WrongShard(position, wanted, got))
+            observed = seen_as.WrongShard(position, wanted, got)
+            return differs(name, "shards", observed, why=_own_word(context, name, position, wanted))
     offsets = zip(said.offsets.get(name, ()), seen.offsets or ())
     for position, (begins, ours) in enumerate(offsets):
         if ours is not None and begins != ours:
             return differs(name, "shards", seen_as.WrongOffset(position, begins, ours))
     return agree(name, "shards")
+
+
+def _own_word(context: Context, name: str, position: int, wanted: Array) -> str:
+    """Where the case states another shard than the reference has: which that is."""
+    value, layout = context.right.values.get(name), context.asked.get(name)
+    if value is None or layout is None or layout.partial:
+        return ""
+    due = pack(cut(mesh_of(context.case, name), layout, unpack(value))[position])
+    if difference(due, wanted, EXACT) is None:
+        return ""
+    return f"wanted is the case's own word; the reference has {show(due)}"
 
 
 def _states(context: Context, seen: Observed) -> bool:

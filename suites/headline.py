@@ -25,7 +25,8 @@ from suites.values import difference, part
 from suites.verdict import RECORD, Finding, Verdict
 from suites.wording import factor, kinds_text, totals
 
-# The longest message of a framework that is told in the headline.
+# The longest headline, which a message of a framework fills up, and the longest such message.
+_LONGEST = 105
 _MOST = 60
 
 _RELATED = {
@@ -42,7 +43,15 @@ def headline(case: Case, verdict: Verdict, finding: Finding, answers: Mapping[st
     answer = answers.get(verdict.subject)
     what, more = _what(case, verdict, finding, answer)
     cause = f" (known cause: {verdict.ledger})" if verdict.ledger else ""
-    return f"{verdict.subject}: {what}{cause}{f': {more}' if more else ''}"
+    first = f"{verdict.subject}: {what}{cause}"
+    return f"{first}: {_cut(more, _LONGEST - len(first))}" if more else first
+
+
+def _cut(text: str, most: int) -> str:
+    """A text of so many characters at most, and of one word at least."""
+    if len(text) <= most:
+        return text
+    return f"{text[: max(most, 0)].rpartition(' ')[0] or text.partition(' ')[0]} …"
 
 
 def _what(case: Case, verdict: Verdict, finding: Finding, answer: Answer | None) -> tuple[str, str]:
@@ -82,7 +91,7 @@ def _ended(end: Refused | Hung | Crashed, step: str | None, observed: Ended) -> 
         at = f" while {bare(step)} was gathered"
     word = {Refused: "refused", Hung: "hung", Crashed: "crashed"}[type(end)]
     said = message(observed)
-    return f"{word}{at}", said if len(said) <= _MOST else said[:_MOST].rpartition(" ")[0] + " …"
+    return f"{word}{at}", _cut(said, _MOST)
 
 
 def _wrong_value(

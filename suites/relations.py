@@ -42,7 +42,7 @@ def relations(
         found.add("NaN")
     if not np.any(ours[off]):
         found.add("zeros")
-    if _factor(right, ours):
+    if _factor(right, ours, allowed):
         found.add("times a number")
     if np.array_equal(np.sort(right, axis=None), np.sort(ours, axis=None)):
         found.add("elements permuted")
@@ -65,12 +65,13 @@ def _close(right: Value, ours: Value, allowed: Tolerance) -> NDArray[np.bool_]:
     return np.asarray(near | (a == b) | (np.isnan(a) & np.isnan(b)))
 
 
-def _factor(right: Value, ours: Value) -> bool:
+def _factor(right: Value, ours: Value, allowed: Tolerance) -> bool:
     """Whether everything is the same multiple, which is not 1, of what is right."""
     if right.dtype.kind == "b":
         return False
     a, b = (np.asarray(wide(one)).astype(np.complex128) for one in (right, ours))
-    there = a != 0
+    # What may be 0 within its error tells no factor.
+    there = np.abs(a) > allowed.atol
     if not there.any() or not np.isfinite(a).all() or not np.isfinite(b).all():
         return False
     ratios = b[there] / a[there]
@@ -83,7 +84,8 @@ def _factor(right: Value, ours: Value) -> bool:
     alike = np.abs(ratios - ratios[0]) <= _CLOSE * np.abs(ratios[0])
     # What is as near to the right one as that is no multiple of it.
     apart = abs(ratios[0] - 1) > _CLOSE and ratios[0] != 0
-    return bool(apart and alike.all() and not np.any(b[~there]))
+    room = allowed.atol * max(1.0, abs(ratios[0]))
+    return bool(apart and alike.all() and np.all(np.abs(b[~there]) <= room))
 
 
 def _shift(right: Value, ours: Value) -> bool:
