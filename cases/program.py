@@ -487,9 +487,7 @@ def check_size(tensor: Typed, mode: str, where: Where) -> None:
 
 
 def shapes(question: Question, framework: str = "") -> dict[str, Typed]:
-    """Global shape and dtype of every input and result of a question, in program order.
-
-    ``framework``: the one whose own dtypes they are, where it defines some apart.
+    """Global shape and dtype of every input and result, in program order, as a framework has them.
 
     Raises:
         ValueError: NumPy refuses a step, which `load` would have refused.

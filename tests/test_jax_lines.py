@@ -289,7 +289,7 @@ def test_names_that_would_hide_another_are_changed() -> None:
         (Step("y", "full", (), {"shape": [4, 2], "value": 1}),
          "jnp.full((4, 2), 1, dtype='float32', out_sharding=OUT)"),
         (Step("y", "map_shards", ("x",), {"scale": 3}),
-         "jax.shard_map(lambda t: t * 3, mesh=mesh, in_specs=P('x'), out_specs=P('x'))(x)"),
+         "jax.shard_map(lambda _t: _t * 3, mesh=mesh, in_specs=P('x'), out_specs=P('x'))(x)"),
         (Step("y", "relu", ("x",)), "jax.sharding.reshard(jax.nn.relu(x), OUT)"),
     ],
 )  # fmt: skip

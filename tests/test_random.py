@@ -152,8 +152,8 @@ JAX = {
     "inplace_uniform(x, seed=3, seeding='mesh')":
         "jax.random.uniform(jax.random.key(3), x.shape, x.dtype)",
     "inplace_normal(x, seed=3, distinct=['pp'])":
-        "jax.shard_map(lambda t: jax.random.normal(jax.random.fold_in(jax.random.key(3),"
-        " jax.lax.axis_index(('pp',))), t.shape, t.dtype), mesh=mesh, in_specs=P(('pp',)),"
+        "jax.shard_map(lambda _t: jax.random.normal(jax.random.fold_in(jax.random.key(3),"
+        " jax.lax.axis_index(('pp',))), _t.shape, _t.dtype), mesh=mesh, in_specs=P(('pp',)),"
         " out_specs=P(('pp',)), axis_names={*('pp',)})(x)",
     "dropout(x, p=0.25, seed=3)":
         "jnp.where(jax.random.bernoulli(jax.random.key(3), 1.0 - 0.25, x.shape),"

@@ -40,11 +40,11 @@ STANDING = {
     "x4-d3.2.1.0-s0-5-float32_torch": ("[1.0, 2.0, 3.0, 4.0, 5.0]", "[0.0, 0.0, 3.0, 0.0, 5.0]"),
     "x4-d3.2.1.0-s0-8-bool_torch": ("[True, False]", "[True, True]"),
     "x4-r-to-p_torch": ("an answer", "RuntimeError('Can not redistribute from R to P(sum)"),
-    "x2-s0-0-int32_torch": ("{}", "{'allgather': 1}"),
-    "lesson-matmul-s1-by-s0_jax": ("an answer", 'ShardingTypeError("Contracting dimensions are'),
-    "a2.b2-r.s0-to-s0.r_jax": ("{'all-gather': 1}", "{'collective-permute': 1}"),
+    "matmul-x4-s0-by-s0_torch": ("{'alltoall': 1, 'reducescatter': 1}", "{'allgather': 1}"),
+    "lesson-matmul-s1-by-s0_jax": ("P(unreduced={'x'})", "P()"),
+    "a2.b2-s0.s0-to-s1.r_jax": ("{'all-gather': 1, 'all-to-all': 1}", "{'all-gather': 1}"),
     "x4-s0-to-s1-0x4_jax": ("(0, 1)", "(0, 4)"),
-    "matmul-x4-r-by-s0_jax": ("P(unreduced={'x'})", "P()"),
+    "matmul-x4-r-by-s0_jax": ("{'all-to-all': 1, 'all-gather': 1}", "{'all-reduce': 1}"),
     "a2.b2-r.p-to-p.r_jax": ("an answer", "Check failed"),
 }  # fmt: skip
 

@@ -107,8 +107,6 @@ fully_shard: Callable[..., Any] = found("fully_shard")
 replicate: Callable[..., Any] = found("replicate(mesh=)")
 context_parallel: Callable[..., Any] = found("context_parallel")
 set_rotate_method: Callable[..., Any] = found("set_rotate_method")
-sdpa_kernel: Callable[..., Any] = found("sdpa_kernel")
-SDPBackend: Any = found("SDPBackend")
 ring_options: Any = found("_cp_options")
 propagator: Any = found("propagator")
 

@@ -115,10 +115,6 @@ NAMES: Names = {
         Place("2.5", f"{_NEW}.experimental._attention.context_parallel"),
     ),
     "set_rotate_method": (Place("2.6", f"{_NEW}.experimental._attention.set_rotate_method"),),
-    "sdpa_kernel": (Place("2.3", "torch.nn.attention.sdpa_kernel"),),
-    "SDPBackend": (
-        Place("2.3", "torch.nn.attention.SDPBackend"), Place(OLDEST, "torch._C._SDPBackend"),
-    ),
     "_cp_options": (Place("2.6", f"{_NEW}.experimental._attention._cp_options"),),
 }
 

@@ -21,7 +21,6 @@ from adapters.torch_dtensor.compat import (
     PrepareModuleInput,
     Replicate,
     RowwiseParallel,
-    SDPBackend,
     SequenceParallel,
     Shard,
     context_parallel,
@@ -30,7 +29,6 @@ from adapters.torch_dtensor.compat import (
     parallelize_module,
     replicate,
     ring_options,
-    sdpa_kernel,
     set_rotate_method,
 )
 from adapters.torch_dtensor.recipes.models import Mix
@@ -164,6 +162,9 @@ def rings(row: Row) -> bool:
 @contextlib.contextmanager
 def ring(mesh: DeviceMesh, buffers: list[torch.Tensor]) -> Iterator[None]:
     """The region of torch's context parallelism, which splits the buffers x, target and angles."""
+    # Every release that has this region has these two, at this place.
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
     # Keys and values are to go round, each device sending to the next; places stay in order.
     options = ring_options
     before = options.rotate_method, options.enable_load_balance
