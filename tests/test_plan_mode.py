@@ -292,8 +292,7 @@ def test_a_wrong_adapter_of_plans_is_caught(tmp_path: Path, wrong: str, steps: s
     )  # fmt: skip
     assert ran.code == 1, ran.out
     assert steps <= {step for _, step, aspect, _ in ran.diverging() if aspect == "dry run"}
-    assert "the dry run differs from the run with data" in ran.out
-    assert "collectives, with data: " in ran.out or "collectives with data: " in ran.out
+    assert "collectives with data: " in ran.out
 
 
 @pytest.mark.parametrize(
