@@ -172,15 +172,15 @@ CAUSES: dict[str, tuple[dict[str, str | None], str]] = {
     ),
     "unknown aspect": (
         {"aspect": '"values"'},
-        'cause "a": aspect: found \'values\', wanted an aspect, the nearest being \'soundness\'',
+        "cause \"a\": aspect: found 'values', wanted an aspect, the nearest being 'soundness'",
     ),
     "unknown subject": (
         {"subject": '"jaxx"'},
-        'cause "a": subject: found \'jaxx\', wanted a subject or a framework: torch, jax/jit, jax',
+        "cause \"a\": subject: found 'jaxx', wanted a subject or a framework: torch, jax/jit, jax",
     ),
     "unknown key": (
         {"versions": '">=2"'},
-        'cause "a": found key \'versions\', wanted a known key, the nearest being \'relation\'',
+        "cause \"a\": found key 'versions', wanted a known key, the nearest being 'relation'",
     ),
     "cases that name all": (
         {"cases": "{}"},
@@ -188,7 +188,7 @@ CAUSES: dict[str, tuple[dict[str, str | None], str]] = {
     ),
     "cases by their ids": (
         {"cases": '{ id = "b-*" }'},
-        'cause "a": cases: found key \'id\', wanted a known key, the nearest being \'indivisible\'',
+        "cause \"a\": cases: found key 'id', wanted a known key, the nearest being 'indivisible'",
     ),
     "cases as a string": ({"cases": '"b-*"'}, "cause \"a\": cases: found 'b-*', wanted a table"),
     "no step": (

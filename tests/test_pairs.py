@@ -162,9 +162,7 @@ def test_a_pair_is_what_replaying_it_gives(
     ours = [
         msgspec.to_builtins(verdict)
         for case in family("lesson")
-        for verdict in of_pair(
-            cells(case, shelf, CAUSES), {"torch": torch, "jax": jax}
-        )
+        for verdict in of_pair(cells(case, shelf, CAUSES), {"torch": torch, "jax": jax})
     ]
     assert len(ran.verdicts) > 100
     assert ran.verdicts == sorted(ours, key=lambda one: (one["case"], one["subject"]))
