@@ -24,7 +24,7 @@ from suites.verdict import RECORD, Finding, Verdict
 # Of the relations that hold, the one that says most.
 _MOST_TELLING: tuple[Relation, ...] = (
     "NaN", "one addend", "operand unchanged", "zeros", "elements permuted", "times a number",
-    "another shape", "some elements", "all elements",
+    "plus a number", "another shape", "some elements", "all elements",
 )  # fmt: skip
 # The longest part of a message that a pattern has.
 _MOST = 90

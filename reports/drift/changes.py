@@ -29,10 +29,11 @@ from adapters.answer import Kind as Fired
 from adapters.record import Record
 from cases.model import Case
 from reports.drift.model import Border, Change, Kind
-from reports.drift.pair import ANSWER, Pair, change, upstream
+from reports.drift.pair import ANSWER, Pair, change
 from reports.drift.patterns import counts, fired, skeleton
 from reports.drift.tensors import NOT_SHOWN, laid, moves, valued
 from suites.sources import public
+from suites.tensors import upstream
 from suites.truth import truth
 
 _KINDS: tuple[str, ...] = get_args(Fired)

@@ -82,17 +82,3 @@ def _gradient(of: str) -> tuple[str, str]:
 def _family(op: str, otherwise: str) -> str:
     row = OPS.get(op)
     return otherwise if row is None else row.family
-
-
-def upstream(case: Case, step: str) -> frozenset[str]:
-    """A step with all that it is made of; of a whole program, everything."""
-    question, name = case.question, step.removesuffix("/full")
-    made = {one.result: one.args for one in question.steps}
-    if not name or question.recipe is not None:
-        return frozenset((*made, *(given.name for given in question.inputs), *question.check))
-    found, waiting = set[str](), [name]
-    while waiting:
-        this = waiting.pop()
-        found.add(this)
-        waiting += [arg for arg in made.get(this, ()) if isinstance(arg, str) and arg not in found]
-    return frozenset(found)
