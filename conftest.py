@@ -16,6 +16,8 @@ from suites.summary import Summary, attach
 
 HERE = Path(__file__).parent
 REPRO = pytest.StashKey[Repro]()
+# The texts of the stand-alone scripts of an item by file name, and why there are no others.
+SCRIPTS = pytest.StashKey[tuple[dict[str, str], list[str]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -106,15 +108,13 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def judged(case: Case, request: pytest.FixtureRequest) -> run.Judged:
     """The verdicts of the item's case, which are sent along with its report."""
     judged = request.config.stash[run.RUN].judge(request.node)
-    if judged.failing:
-        judged = replace(judged, scripts=tuple(_scripts(case, judged)[0]))
+    if judged.failing or REPRO in request.config.stash:
+        releases = {name: hello.release for name, hello in judged.hellos.items()}
+        scripts = texts(case, judged.judgement, judged.answers, releases)
+        request.node.stash[SCRIPTS] = scripts
+        judged = replace(judged, scripts=tuple(scripts[0]))
     request.node.stash[run.JUDGED] = judged
     return judged
-
-
-def _scripts(case: Case, judged: run.Judged) -> tuple[dict[str, str], list[str]]:
-    releases = {name: hello.release for name, hello in judged.hellos.items()}
-    return texts(case, judged.judgement, judged.answers, releases)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -129,7 +129,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if judged is not None and call.when == "call":
         attach(report, judged.verdicts, judged.hellos)
         if repro := item.config.stash.get(REPRO, None):
-            repro.write(report, *_scripts(item.callspec.params["case"], judged))  # type: ignore[attr-defined]
+            repro.write(report, *item.stash[SCRIPTS])
     return report
 
 

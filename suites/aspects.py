@@ -345,6 +345,10 @@ def stated(context: Context, seen: Observed) -> Finding | None:
     for position, (begins, ours) in enumerate(offsets):
         if ours is not None and begins != ours:
             return differs(name, "shards", seen_as.WrongOffset(position, begins, ours))
+    if name in said.shards and not any(seen.shards or ()):
+        return not_comparable(name, "shards", "the case states shards, and none are shown")
+    if name in said.offsets and not any(one is not None for one in seen.offsets or ()):
+        return not_comparable(name, "shards", "the case states offsets, and none are shown")
     return agree(name, "shards")
 
 

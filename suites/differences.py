@@ -141,10 +141,9 @@ def _locals(before: Observed, after: Observed) -> tuple[Any, Any]:
     """The shape of the first shard, which is a dry run's too; equal where one shows none."""
     shapes = []
     for one in (before, after):
-        first = None if not one.shards else one.shards[0]
-        shapes.append(
-            one.local if one.local is not None else None if first is None else first.shape
-        )
+        first = one.shards[0] if one.shards else None
+        of_first = None if first is None else first.shape
+        shapes.append(of_first if one.local is None else one.local)
     return (None, None) if None in shapes else (shapes[0], shapes[1])
 
 

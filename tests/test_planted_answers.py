@@ -95,6 +95,25 @@ def test_what_is_left_out_is_missing(what: str) -> None:
     assert tried > 40
 
 
+@pytest.mark.parametrize("what", ["shards", "offsets"])
+def test_what_a_case_states_and_no_route_promises_does_not_agree_unseen(what: str) -> None:
+    """Shards or offsets that are stated, of a result that shows none."""
+    tried = 0
+    for case in catalogue():
+        for name in getattr(case.expectation, what) if case.question.mode == "real" else ():
+            for answer in recorded(case).values():
+                one = look(case, answer, truth(case), {}).find(name)
+                if one is None:
+                    continue
+                tried += 1
+                seen = (msgspec.structs.replace(one, **{what: None}),)
+                planted = msgspec.structs.replace(answer, seen=seen)
+                found = judge(case, {answer.subject: planted}, ()).verdicts
+                (line,) = (v for v in found if (v.aspect, v.against) == ("shards", "reference"))
+                assert line.verdict == "not comparable", (case.id, answer.subject)
+    assert tried > 5
+
+
 @pytest.mark.parametrize("what", LEFT_OUT)
 def test_what_is_left_out_differs_from_the_record(what: str) -> None:
     """Also where no route promises it."""

@@ -1,9 +1,9 @@
 """Which dims of an op's operands and result belong together? Label rules, by kind of op.
 
 A rule is a statement about labels, as in an einsum: every dim of an operand carries one, and
-an axis that splits a label splits it wherever it occurs. "" marks a dim that cannot be split;
-`UNSAID` one along which parts can be worked on in ways that no rule puts an order to, each with
-bytes of its own, so that nothing is implied where it is split.
+an axis that splits a label splits it wherever it occurs. "" marks a dim that cannot be split.
+`UNSAID` marks a dim on whose parts devices can work in several ways, each of which moves other
+bytes; where such a dim is split, nothing is implied.
 A dim may be several in one, each with a label and a size, major to minor.
 Knows shapes and parameters; what follows for layouts is worked out elsewhere.
 """
