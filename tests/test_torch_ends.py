@@ -108,7 +108,8 @@ def test_a_rank_that_raises_while_others_wait_is_told_long_before_the_deadline(l
     # They wait at one place; what this suite does there is not told.
     (stack,) = {*answer.end.stacks[:3]}
     assert "full_tensor" in stack
-    assert f"{ROOT}/" not in stack
+    # An environment may lie in the checkout, so its folders are named one by one.
+    assert not [folder for folder in ("adapters", "cases", "suites") if f"{ROOT / folder}/" in stack]
     right(live.ask(SIMPLE)["y"], LINE, "R", [8], "float32")
     assert len(before - set(live.ranks())) == 4
 
