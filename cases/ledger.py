@@ -32,7 +32,7 @@ LEDGER = Path(__file__).with_name("divergences")
 
 Aspect = Literal[
     "ending", "soundness", "global", "gradients", "shards", "layout", "collectives", "effects",
-    "meshes", "dry run",
+    "meshes", "dry run", "record",
 ]  # fmt: skip
 ASPECTS: tuple[Aspect, ...] = get_args(Aspect)
 
@@ -207,8 +207,9 @@ def _message(table: dict[str, Any], observed: tuple[str, ...], where: Where) -> 
         return ""
     place = where.at("message")
     text = forms.text(table["message"], place)
-    if not {"refused", "hung", "crashed"} & {*observed}:
-        raise place.bad(shown(text), "none: only a refusal, a hang or a crash has a message")
+    if not {"refused", "hung", "crashed", "dry run differs"} & {*observed}:
+        wanted = "none: only a refusal, a hang, a crash or a dry run that differs has a message"
+        raise place.bad(shown(text), wanted)
     try:
         empty = re.compile(text).search("") is not None
     except re.error as error:

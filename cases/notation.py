@@ -105,7 +105,10 @@ def from_spec(text: str, mesh: Mesh, ndim: int) -> Layout:
     Raises:
         NotationError: not a PartitionSpec, or it does not fit the mesh or the tensor.
     """
-    wanted = "a PartitionSpec such as P('dp', None) or P(unreduced={'tp'})"
+    wanted = (
+        "a PartitionSpec such as P('dp', None) or P(unreduced={'tp'}); placements are a list, one"
+        " for each mesh axis, or a table by axis"
+    )
     try:
         call = ast.parse(text.strip(), mode="eval").body
         if not isinstance(call, ast.Call) or ast.unparse(call.func) not in ("P", "PartitionSpec"):

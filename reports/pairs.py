@@ -126,8 +126,12 @@ def not_recorded(shelf: Shelf, pattern: str) -> list[str]:
 
 
 def idle(tally: Tally, ledger: Sequence[Cause]) -> list[Cause]:
-    """The causes that explain nothing in any record."""
-    return [cause for cause in ledger if cause.id not in tally.met]
+    """The causes that explain nothing in any record; those of dry runs are in no record."""
+    return [
+        cause
+        for cause in ledger
+        if cause.id not in tally.met and cause.observed != ("dry run differs",)
+    ]
 
 
 class _Pair(msgspec.Struct, frozen=True):

@@ -56,8 +56,8 @@ def changed(case: Case, answer: Answer, recorded: Answer, right: Truth) -> list[
     for name in kept:
         found.setdefault(name, []).append(Difference("result", "shown", "not shown"))
     return [
-        differs(step, "ending" if some[0].what == "end" else "soundness", Changed(tuple(some)),
-                RECORD, why="the record of this very environment says otherwise")
+        differs(step, "record", Changed(tuple(some)), RECORD,
+                why="the record of this environment holds another answer")
         for step, some in found.items()
     ]  # fmt: skip
 

@@ -22,10 +22,10 @@ from cases.recipes.layouts import plain
 from suites.excuse import excuse
 from suites.headline import headline
 from suites.judge import Judgement
-from suites.observation import SEVERITIES, BrokenContract, OtherPlan
+from suites.observation import SEVERITIES, BrokenContract, OtherPlan, WrongCount
 from suites.tensors import bare, mesh_of, upstream
 from suites.values import show
-from suites.verdict import RECORD, REFERENCE, Finding, Verdict
+from suites.verdict import RECORD, REFERENCE, Finding, Outcome, Verdict
 from suites.wording import layout_text, place, plan_table, say_observation, told_free
 
 # A mesh picture has one line per device; more would push the text off the screen.
@@ -38,7 +38,7 @@ _MOST_LINES = 20
 # What says most about a result that is wrong in several aspects.
 _TELLING: tuple[Aspect, ...] = (
     "ending", "global", "gradients", "soundness", "shards", "meshes", "layout", "effects",
-    "collectives", "dry run",
+    "collectives", "dry run", "record",
 )  # fmt: skip
 
 _INDENT = " " * 12
@@ -221,7 +221,7 @@ def _where(case: Case, finding: Finding) -> str:
 
 def _reported(case: Case, answer: Answer | None, name: str, verdict: Verdict) -> str:
     """The layout that a framework gives a result, in both notations."""
-    if answer is None or verdict.aspect in ("layout", "ending", "meshes", "dry run"):
+    if answer is None or verdict.aspect in ("layout", "ending", "meshes", "dry run", "record"):
         return ""
     seen = next((one for one in answer.seen if one.name == name), None)
     if seen is None or seen.layout is None:
@@ -269,18 +269,26 @@ def _remains(end: End) -> list[str]:
 def _others(case: Case, one: One, verdicts: Sequence[Verdict]) -> str:
     """Which other subjects are right where this one is not: often that tells who is wrong."""
     verdict = one.verdict
+    # A count that a case states is asked of one framework, and a record is of one subject.
+    if isinstance(one.finding.observation, WrongCount) or verdict.against == RECORD:
+        return ""
     by_ending = verdict.aspect == "ending"
-    # One that raised has no value; one that came to the end with something wrong is not right.
+    # A subject that ran to the end with a wrong value is not right, although its ending is.
     bad = {v.subject for v in verdicts if v.severity in ("wrong", "refused", "route refused")}
-    right, known = list[str](), list[str]()
+    found: dict[str, list[Outcome]] = {}
     for v in verdicts:
         same = v.aspect == verdict.aspect and (by_ending or v.step == verdict.step)
-        if v.subject == verdict.subject or not same or v.subject in (*right, *known):
-            continue
-        if v.verdict == "known":
-            known.append(v.subject)
-        elif v.verdict == "agree" and not (by_ending and v.subject in bad):
-            right.append(v.subject)
+        if same and v.subject != verdict.subject:
+            found.setdefault(v.subject, []).append(v.verdict)
+    # One line of a subject may agree where another does not.
+    known = [s for s, some in found.items() if "known" in some and "divergence" not in some]
+    right = [
+        s
+        for s, some in found.items()
+        if "agree" in some
+        and not {"known", "divergence"} & {*some}
+        and not (by_ending and s in bad)
+    ]
     parts = [f"{_and(right)} {'is' if len(right) == 1 else 'are'} right"] if right else []
     if known:
         parts.append(f"{_and(known)} {'has' if len(known) == 1 else 'have'} a known fault here")

@@ -59,6 +59,8 @@ def same_shards(ours: Context, seen: Observed, theirs: Context, other: Observed)
         return not_comparable(seen.name, "shards", ours.right.apart[seen.name], against)
     if not (has_shards(seen) and has_shards(other)):
         return not_comparable(seen.name, "shards", "no shards", against)
+    if seen.layout is None or other.layout is None:
+        return not_comparable(seen.name, "shards", "no layout reported", against)
     if not _same_layout(mesh, seen, other):
         return not_comparable(seen.name, "shards", "the layouts differ", against)
     if isinstance(seen.layout, Layout) and seen.layout.partial:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from adapters.answer import Answer, Crashed, Done, Hung, Refused
+from adapters.answer import Answer, Crashed, Done, Hung, Refused, Unsupported
 from adapters.complete import missing
 from adapters.protocol import Promises
 from adapters.registry import FRAMEWORKS, executes_plan, framework_of
@@ -25,7 +25,7 @@ from suites.known import NOTHING, Explained, explain
 from suites.observation import RanksDiffer, WrongDtype, WrongShape, WrongShard
 from suites.tensors import bare
 from suites.truth import Truth, truth
-from suites.verdict import REFERENCE, Finding, Verdict, differs, not_comparable
+from suites.verdict import RECORD, REFERENCE, Finding, Verdict, differs, not_comparable
 from suites.wording import verdict_of
 
 
@@ -58,6 +58,7 @@ def judge(
     nearest: Mapping[str, Answer] | None = None,
     real: Mapping[str, Answer] | None = None,
     excusing: Collection[str] | None = None,
+    pinned: bool = False,
 ) -> Judgement:
     """Everything that can be said about one case.
 
@@ -65,7 +66,8 @@ def judge(
     holds. ``nearest``: what that of the nearest release holds, which is told and fails nothing.
     ``promises``: by subject, the fields that its route always shows. ``real``: as pins, of
     the question with its data, where the case is its dry run. ``excusing``: ids of the causes that
-    excuse what they explain; all if None.
+    excuse what they explain; all if None. ``pinned``: whether some record has to hold each answer,
+    so that an answer which none holds is told.
     """
     whole = answers
     if real is not None:
@@ -76,11 +78,12 @@ def judge(
         right = truth(case, framework_of(subject))
         contexts[subject] = look(case, answer, right, promises or {}, whole[subject])
         found[subject] = alone(contexts[subject])
+    # Nothing is held against what is wrong by itself, also where that is judged with data.
+    doubt = {subject: frameworks_compared.doubtful(own) for subject, own in found.items()}
     for subject, own in found.items():
         if real is not None:
             own[:] = left_to_data(own, real.get(subject))
         refused_routes(own, [answers[one] for one in answers if _is_other(one, subject)])
-    doubt = {subject: frameworks_compared.doubtful(own) for subject, own in found.items()}
     verdicts: list[Verdict] = []
     findings: list[Finding] = []
     firsts: dict[int, Explained] = {}
@@ -98,6 +101,9 @@ def judge(
             told = differences.changed(case, answer, nearest[subject], right)
             why = "this is drift from the record of the nearest release"
             own += [msgspec.structs.replace(one, severity=None, why=why) for one in told]
+        elif pinned and not isinstance(answer.end, Unsupported):
+            why = "no record that was named holds this question as it is now"
+            own.append(not_comparable(None, "record", why, RECORD))
         for one in settle(contexts[subject], own, drift, ledger, fact, excusing):
             if one.explained.first:
                 firsts[len(verdicts)] = one.explained

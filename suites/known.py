@@ -20,7 +20,14 @@ from cases.layout import coordinates, local_shape, ranges
 from cases.ledger import ASPECTS, Cause, Relation, names
 from cases.model import Case, Layout, Mesh
 from suites import observation as seen_as
-from suites.observation import BrokenContract, Ended, Observation, OtherPlan, WrongValue
+from suites.observation import (
+    BrokenContract,
+    DryRunDiffers,
+    Ended,
+    Observation,
+    OtherPlan,
+    WrongValue,
+)
 from suites.relations import relations
 from suites.tensors import FULL, bare, mesh_of, upstream
 from suites.truth import Truth
@@ -153,7 +160,15 @@ def relations_of(case: Case, answer: Answer, found: Finding, right: Truth) -> fr
 
 
 def message(observed: Observation) -> str:
-    """What a framework said when it did not come to the end; "" if it said nothing."""
+    """What a framework said when it did not come to the end; "" if it said nothing.
+
+    Of a dry run that ended in another way than the run with data: what was said with data. Of one
+    that differs in a local shape: both shapes.
+    """
+    if isinstance(observed, DryRunDiffers):
+        return "; ".join(
+            f"{one.what}: {one.before}, dry {one.after}" for one in observed.differences
+        )
     if not isinstance(observed, Ended):
         return ""
     match observed.end:

@@ -184,6 +184,7 @@ class Run:
             case, answers, self._ledger, promises=promises(hellos), excusing=self._excusing,
             pins=None if with_data else pins.same, nearest=None if with_data else pins.nearest,
             real=pins.same if with_data else None,
+            pinned=bool(self._config.getoption("--baseline")) and not with_data,
         )  # fmt: skip
         failing = tuple(
             index for index, one in enumerate(judgement.verdicts) if self._fails(one, pins)
@@ -195,11 +196,16 @@ class Run:
 
     def _fails(self, verdict: Verdict, pins: Pins) -> bool:
         """Whether a verdict fails its case."""
-        if verdict.verdict != "divergence":
+        if verdict.verdict == "known":
             return False
         chosen = self._config.getoption("--fail-on")
+        # Whoever names a severity that is told otherwise wants it to fail.
+        if chosen and verdict.severity is not None and verdict.severity in chosen.split(","):
+            return True
+        if verdict.verdict != "divergence":
+            return False
         if verdict.against == RECORD or chosen:
-            return verdict.against == RECORD or verdict.severity in chosen.split(",")
+            return verdict.against == RECORD
         if self._own is not None:
             return verdict.severity in FAILS_OWN
         # Without a record of this very environment, nothing says what a plan costs here.

@@ -86,50 +86,89 @@ class Summary:
         head = [*map(_release, self.hellos.values()), f"{cases}   {took:.0f} s"]
         lines = [*_wrapped(head, "   "), "", *_table(by_subject(self.verdicts)), ""]
         lines += [*self._known(), *self._new()]
-        left = MOST_LINES - len(lines)
-        return lines + (self._not_asked(left) if self.own else [])
+        for more in (self._not_pinned, self._not_asked, self._told) if self.own else ():
+            lines += _first(more(), MOST_LINES - len(lines))
+        return lines
 
     def _known(self) -> list[str]:
         """The causes that excused something, most often met first, a few on a line."""
         known = [one for one in self.verdicts if one.verdict == "known" and one.ledger]
         if not known:
-            return ["known: none"]
+            return [] if self.own else ["known: none"]
         met = Counter(one.ledger for one in known)
         noun = "1 cause" if len(met) == 1 else f"{len(met):,} causes"
         lines = "1 line" if len(known) == 1 else f"{len(known):,} lines"
-        where = "" if self.own else "; docs/causes.md has each"
-        named = [f"{n:,} {cause}" for cause, n in met.most_common()]
-        return [f"known: {lines} by {noun}{where}", *_few(named, _MOST_CAUSES)]
+        named = _few([f"{n:,} {cause}" for cause, n in met.most_common()], _MOST_CAUSES)
+        if self.own:
+            return [f"excused: {lines} by {noun} of --ledger", *named]
+        return [f"known: {lines} by {noun}; docs/causes.md has each", *named]
 
     def _new(self) -> list[str]:
         """What is neither known nor free: how grave, in how many cases, by which known causes."""
         bad = [one for one in self.verdicts if one.verdict == "divergence"]
+        head = "found:" if self.own else "new:  "
         if not bad:
-            return ["new:   none"]
+            return [f"{head} nothing" if self.own else f"{head} none"]
         cases = len({one.case for one in bad})
         told = Counter("changed" if one.against == RECORD else one.severity or "" for one in bad)
         counts = ", ".join(f"{n:,} {what}" for what, n in told.most_common())
-        lines = [f"new:   {counts}; in {cases:,} case{'' if cases == 1 else 's'}"]
+        noun = "line" if len(bad) == 1 else "lines"
+        lines = [f"{head} {counts} {noun} in {cases:,} case{'' if cases == 1 else 's'}"]
         # The project's ledger excuses nothing in a user's own cases, and names what it knows.
         named = Counter(one.ledger for one in bad if one.ledger)
         if named:
-            lines.append("       of which the ledger knows the cause:")
+            lines.append("       the project's ledger names these causes, and excuses none here:")
             lines += _few([f"{n:,} {cause}" for cause, n in named.most_common()], _MOST_NEW)
         return lines
 
-    def _not_asked(self, most: int) -> list[str]:
+    def _not_pinned(self) -> list[str]:
+        """The cases whose answers no record of ``--baseline`` holds, so that none was compared."""
+        found: dict[str, list[str]] = {}
+        for one in self.verdicts:
+            if one.aspect == "record" and one.verdict == "not comparable":
+                subjects = found.setdefault(one.case, [])
+                if one.subject not in subjects:
+                    subjects.append(one.subject)
+        return [
+            _short(f"not pinned: {case}, {', '.join(subjects)}: {_NO_RECORD}")
+            for case, subjects in found.items()
+        ]
+
+    def _not_asked(self) -> list[str]:
         """Of a user's own cases: which framework could not be asked on any of its routes."""
         by: dict[tuple[str, str], list[Verdict]] = {}
         for one in self.verdicts:
             if one.aspect == "ending":
                 by.setdefault((one.case, framework_of(one.subject)), []).append(one)
-        lines = []
-        for (case, name), ends in by.items():
-            if all(_is_not_asked(one) for one in ends):
-                lines.append(_short(f"not asked: {name} of {case}: {ends[0].why}"))
-        if len(lines) > most:
-            lines = [*lines[: most - 1], f"not asked: {len(lines) - most + 1} more"]
+        return [
+            _short(f"not asked: {name} of {case}: {ends[0].why}")
+            for (case, name), ends in by.items()
+            if all(_is_not_asked(one) for one in ends)
+        ]
+
+    def _told(self) -> list[str]:
+        """What differs in a user's own cases and is not wrong, a line each."""
+        return [
+            _short(f"told: {one.case}, {one.subject} at {one.step or 'the whole program'}:"
+                   f" {one.severity}: {_what(one)}")
+            for one in self.verdicts
+            if one.severity not in (None, "wrong", "refused")
+        ]  # fmt: skip
+
+
+_NO_RECORD = "no record of --baseline holds this question"
+
+
+def _what(one: Verdict) -> str:
+    """What a line found, and what was wanted where it says so."""
+    return f"{one.got}, not {one.wanted}" if one.wanted else one.got or one.why
+
+
+def _first(lines: list[str], most: int) -> list[str]:
+    """The first lines, and how many more there are, on no more lines than ``most``."""
+    if len(lines) <= most:
         return lines
+    return [*lines[: most - 1], f"and {len(lines) - most + 1} more; --verdicts has all"][:most]
 
 
 # The summary is to be seen whole in a terminal of an ordinary size.

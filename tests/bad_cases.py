@@ -142,7 +142,7 @@ CASES: dict[str, tuple[dict[str, str | None], str]] = {
         'case "a": inputs.x.spec: found 2 entries in P(None, None), wanted at most 1, one per dim'),
     "spec that is none": (
         {"inputs.x": '{ shape = [8], spec = "Q()" }'},
-        "case \"a\": inputs.x.spec: found 'Q()', wanted a PartitionSpec such as P('dp', None) or P(unreduced={'tp'})"),
+        "case \"a\": inputs.x.spec: found 'Q()', wanted a PartitionSpec such as P('dp', None) or P(unreduced={'tp'}); placements are a list, one for each mesh axis, or a table by axis"),
     "dim out of range": (
         {"inputs.x": '{ shape = [8, 2], placements = ["R", "S(4)"] }', **GRID},
         "case \"a\": inputs.x.placements[1]: found 'S(4)', wanted a dim of a 2-d tensor"),

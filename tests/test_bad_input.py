@@ -237,7 +237,7 @@ CAUSES: dict[str, tuple[dict[str, str | None], str]] = {
     ),
     "message of a wrong value": (
         {"observed": '"wrong value"', "relation": '"NaN"'},
-        "cause \"a\": message: found 'not supported', wanted none: only a refusal, a hang or a crash has a message",
+        "cause \"a\": message: found 'not supported', wanted none: only a refusal, a hang, a crash or a dry run that differs has a message",
     ),
     "wrong value without a relation": (
         {"observed": '"wrong value"', "message": None},

@@ -175,6 +175,17 @@ def test_the_others_are_told_and_what_is_free_in_a_line_each() -> None:
     assert line == "told    jax/jit: free: y is [R, R]  =  P(), in torch [S(0), R]  =  P('dp')"
 
 
+def test_a_subject_with_one_right_line_and_one_wrong_is_not_right() -> None:
+    """Its shards are those of another framework, and are not those that the case states."""
+    wrong = value()
+    text = told(
+        ("torch", differs("y", "shards", wrong)),
+        ("jax/jit", differs("y", "shards", wrong)),
+        ("jax/jit", agree("y", "shards", "torch")),
+    )
+    assert not [line for line in text if "right" in line and "others" in line]
+
+
 def test_of_a_user_s_case_it_says_who_was_not_asked() -> None:
     """A framework none of whose routes has such a thing."""
     pairs = [

@@ -85,12 +85,28 @@ def test_the_project_s_ledger_names_the_cause_and_excuses_nothing(tmp_path: Path
     assert f"known cause: {bad['ledger']}" in ran.out
 
 
+FREE = """
+[[case]]
+id = "free"
+mesh = { x = 2 }
+program = ["y = matmul(a, b)"]
+inputs.a = { shape = [4, 4], spec = "P(None, 'x')" }
+inputs.b = { shape = [4, 6], spec = "P('x')" }
+"""
+
+
 def test_fail_on_chooses_what_fails(tmp_path: Path) -> None:
     """Each severity by itself; one that there is not is refused."""
     cases = tmp_path / "loss.toml"
     cases.write_text(KNOWN)
     for severities, code in (("wrong", 1), ("refused", 0), ("refused,costly", 0)):
         ran = run(tmp_path, f"--cases={cases}", "--jax=off", f"--fail-on={severities}")
+        assert ran.code == code, ran.out
+    # A layout that nobody asked for fails where somebody says that it does.
+    free = tmp_path / "free.toml"
+    free.write_text(FREE)
+    for severities, code in (("wrong", 0), ("free", 1), ("route refused", 1)):
+        ran = run(tmp_path, f"--cases={free}", f"--fail-on={severities}")
         assert ran.code == code, ran.out
     ran = run(tmp_path, f"--cases={cases}", "--fail-on=bad")
     assert ran.code == 4
@@ -118,3 +134,23 @@ def test_a_baseline_pins_a_user_s_own_cases(tmp_path: Path) -> None:
     assert ("y", "record") in changed
     assert {against for _, against in changed} == {"record"}
     assert "collectives in the record" in ran.out
+    assert {v["aspect"] for v in ran.verdicts if v["verdict"] == "divergence"} == {"record"}
+
+
+def test_an_answer_that_no_named_record_holds_is_told(tmp_path: Path) -> None:
+    """A question that changed since its record was made is not pinned, and the summary says so."""
+    cases = tmp_path / "gather.toml"
+    text = (
+        '[[case]]\nid = "gather"\nmesh = { x = 4 }\nprogram = ["y = redistribute(x, x=R)"]\n'
+        "inputs.x = { shape = [8], spec = \"P('x')\" }\n"
+    )
+    cases.write_text(text)
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    assert run(tmp_path, f"--cases={cases}", "--jax=off", f"--record={kept}/").code == 0
+    cases.write_text(text.replace("shape = [8]", "shape = [12]"))
+    ran = run(tmp_path, f"--cases={cases}", "--jax=off", f"--baseline={kept}")
+    assert ran.code == 0, ran.out
+    assert "not pinned: gather, torch: no record of --baseline holds this question" in ran.out
+    (line,) = (v for v in ran.verdicts if v["aspect"] == "record")
+    assert line["verdict"] == "not comparable"

@@ -157,7 +157,7 @@ def verdicts_of(case: Case, answer: Answer, pin: Answer) -> set[tuple[str, str, 
     return {
         (v.against, v.verdict, v.ledger)
         for v in found
-        if v.step == "y" and v.severity is not None and v.aspect in ("global", "soundness")
+        if v.step == "y" and v.severity is not None and v.aspect in ("global", "record")
     }
 
 

@@ -52,8 +52,8 @@ def test_it_fits_a_terminal_whatever_is_met() -> None:
         assert len(lines) <= MOST_LINES == 25
         assert max(map(len, lines)) <= MOST_COLUMNS == 100
         assert any("more" in one for one in lines)
-    assert lines[-1].startswith("not asked: ")
-    assert lines[-1].endswith(" more")
+    assert lines[-1].startswith("and ")
+    assert lines[-1].endswith(" more; --verdicts has all")
 
 
 def test_a_column_is_there_only_where_some_subject_has_any() -> None:
@@ -98,8 +98,8 @@ def test_what_is_new_is_told_by_severity_with_what_changed_from_the_record() -> 
         line("b", severity="wrong", verdict="divergence", against=RECORD),
     ]
     assert summed(verdicts)[-3:] == [
-        "new:   1 wrong, 1 changed; in 2 cases",
-        "       of which the ledger knows the cause:",
+        "new:   1 wrong, 1 changed lines in 2 cases",
+        "       the project's ledger names these causes, and excuses none here:",
         "       1 known-one",
     ]
 

@@ -109,7 +109,9 @@ def test_a_rank_that_raises_while_others_wait_is_told_long_before_the_deadline(l
     (stack,) = {*answer.end.stacks[:3]}
     assert "full_tensor" in stack
     # An environment may lie in the checkout, so its folders are named one by one.
-    assert not [folder for folder in ("adapters", "cases", "suites") if f"{ROOT / folder}/" in stack]
+    assert not [
+        folder for folder in ("adapters", "cases", "suites") if f"{ROOT / folder}/" in stack
+    ]
     right(live.ask(SIMPLE)["y"], LINE, "R", [8], "float32")
     assert len(before - set(live.ranks())) == 4
 
