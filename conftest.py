@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from adapters.registry import FRAMEWORKS
 from cases.model import Case
-from reports.repro import Repro, texts
+from reports.repro import ScriptWriter, make_scripts
 from suites import run
 from suites.summary import Summary, attach
 
 HERE = Path(__file__).parent
-REPRO = pytest.StashKey[Repro]()
+REPRO = pytest.StashKey[ScriptWriter]()
 # The texts of the stand-alone scripts of an item by file name, and why there are no others.
 SCRIPTS = pytest.StashKey[tuple[dict[str, str], list[str]]]()
 
@@ -59,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(summary, "summary")
     config.stash[run.RUN] = run.prepare(config)
     if folder := config.getoption("--repro"):
-        config.stash[REPRO] = Repro(Path(folder))
+        config.stash[REPRO] = ScriptWriter(Path(folder))
         config.pluginmanager.register(config.stash[REPRO], "repro")
 
 
@@ -110,7 +110,7 @@ def judged(case: Case, request: pytest.FixtureRequest) -> run.Judged:
     judged = request.config.stash[run.RUN].judge(request.node)
     if judged.failing or REPRO in request.config.stash:
         releases = {name: hello.release for name, hello in judged.hellos.items()}
-        scripts = texts(case, judged.judgement, judged.answers, releases)
+        scripts = make_scripts(case, judged.judgement, judged.answers, releases)
         request.node.stash[SCRIPTS] = scripts
         judged = replace(judged, scripts=tuple(scripts[0]))
     request.node.stash[run.JUDGED] = judged

@@ -13,7 +13,7 @@ import msgspec
 from cases.arrays import Array
 from cases.model import Foreign, Layout, Mesh
 
-Kind = Literal[
+CollectiveKind = Literal[
     "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute",
     "broadcast", "scatter", "gather",
 ]  # fmt: skip
@@ -28,7 +28,7 @@ class Collective(msgspec.Struct, frozen=True):
     stands in a loop body and is counted once.
     """
 
-    kind: Kind
+    kind: CollectiveKind
     axes: tuple[str, ...]
     group: int
     bytes: int
@@ -134,7 +134,7 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
         raise KeyError(name)
 
 
-def ending(end: End) -> str:
+def format_end(end: End) -> str:
     """How an answer ended, in a few words."""
     match end:
         case Done():
@@ -149,7 +149,7 @@ def ending(end: End) -> str:
             return f"hung{f' at {step}' if step else ''}: {why}"
 
 
-def received(collective: Collective) -> float:
+def received_bytes(collective: Collective) -> float:
     """Bytes that the busiest device receives, from kind, operand size and group size alone.
 
     With b the local operand and g the group: all-gather (g-1)*b, all-to-all and

@@ -26,8 +26,8 @@ from typing import Any, Literal, Protocol, cast
 import msgspec
 from packaging.version import Version
 
-from adapters.inspected import first_line, literal, noted, settled, signed, warning
-from adapters.names import Names, Place, place, resolve
+from adapters.inspection import first_line, format_literal, record_deprecation, remove_addresses, format_signature, deprecation_of_call
+from adapters.release_names import Names, NameLocation, find_location, import_path
 from adapters.registry import FRAMEWORKS
 from cases.errors import Where
 
@@ -36,7 +36,7 @@ FORMAT = 1
 
 _WANTED = "an interface, as python -m adapters.interface writes it"
 
-Kind = Literal["class", "function", "module", "value", "gone"]
+NameKind = Literal["class", "function", "module", "value", "gone"]
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ class Name(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """
 
     path: str
-    kind: Kind
+    kind: NameKind
     signature: str = ""
     lives: str = ""
     warns: str = ""
@@ -144,13 +144,13 @@ def load(path: str | Path) -> Interface:
         read = msgspec.json.decode(head, type=Head)
         facts = tuple(msgspec.json.decode(line, type=Fact) for line in rest)
     except OSError as error:
-        raise where.bad(f"{error.strerror}", _WANTED) from None
+        raise where.error(f"{error.strerror}", _WANTED) from None
     except (msgspec.DecodeError, ValueError) as error:
-        raise where.bad(f"none ({error})", _WANTED) from None
+        raise where.error(f"none ({error})", _WANTED) from None
     if read.format != FORMAT:
-        raise where.bad(f"format {read.format}", f"format {FORMAT}")
+        raise where.error(f"format {read.format}", f"format {FORMAT}")
     if read.count != len(facts):
-        raise where.bad(f"{len(facts)} lines", f"the {read.count} that its first line says")
+        raise where.error(f"{len(facts)} lines", f"the {read.count} that its first line says")
     return Interface(read, facts)
 
 
@@ -179,19 +179,19 @@ def collect(framework: str) -> Interface:
     """
     source = _source(framework)
     release = Version(source.start()).public
-    names = {name.path: name for name in public(source.MODULES, source.ROOTS)}
-    for name in used(source.NAMES, framework, release):
-        names[name.path] = msgspec.structs.replace(names.get(name.path, name), used=True)
+    names = {name.path: name for name in find_public_names(source.MODULES, source.ROOTS)}
+    for name in find_names_in_table(source.NAMES, framework, release):
+        names[name.path] = msgspec.structs.replace(names.get(name.path, name), find_names_in_table=True)
     facts: list[Fact] = []
     with source.world():
         for path, call in source.CALLS.items():
-            if path in names and (warns := names[path].warns or warning(call)):
+            if path in names and (warns := names[path].warns or deprecation_of_call(call)):
                 names[path] = msgspec.structs.replace(names[path], warns=warns)
-        facts += [Default(what, _said(got)) for what, got in _looked(source.DEFAULTS)]
-        shown = [*_looked(source.PRINTED)]
-        facts += [Printed(what, *_printed(got)) for what, got in shown]
+        facts += [Default(what, _format_result(got)) for what, got in _evaluate_table(source.DEFAULTS)]
+        shown = [*_evaluate_table(source.PRINTED)]
+        facts += [Printed(what, *_format_print(got)) for what, got in shown]
         for _, one in shown:
-            names |= {name.path: name for name in _held(names, one) if name.path not in names}
+            names |= {name.path: name for name in _find_instance_attributes(names, one) if name.path not in names}
     facts += names.values()
     facts.sort(key=lambda fact: (type(fact).__name__, _key(fact)))
     python = ".".join(platform.python_version_tuple()[:2])
@@ -202,24 +202,24 @@ def _key(fact: Fact) -> str:
     return fact.path if isinstance(fact, Name) else fact.what
 
 
-def public(modules: Iterable[Module], roots: Sequence[str]) -> Iterator[Name]:
+def find_public_names(modules: Iterable[Module], roots: Sequence[str]) -> Iterator[Name]:
     """Every public name of those modules that this release has, members of classes after them.
 
     Modules are imported in the order given, and what an import tells is told only once.
     """
     for wanted in modules:
-        with noted() as notes:
+        with record_deprecation() as notes:
             try:
                 module = importlib.import_module(wanted.path)
             except ImportError:
                 continue
         if not wanted.names:
             yield Name(wanted.path, "module", lives=module.__name__, warns=notes.first)
-        for name in _listed(module, wanted):
-            yield from _taken(module, wanted.path, name, roots, not wanted.names)
+        for name in _list_module(module, wanted):
+            yield from _read_name(module, wanted.path, name, roots, not wanted.names)
 
 
-def used(names: Names, framework: str, release: str) -> Iterator[Name]:
+def find_names_in_table(names: Names, framework: str, release: str) -> Iterator[Name]:
     """What is at each place of a table, wherever this release has something there.
 
     So a name does not go when the table has another place from the next release on.
@@ -228,24 +228,24 @@ def used(names: Names, framework: str, release: str) -> Iterator[Name]:
         LookupError: it is not where the table says that it is in this release.
     """
     for wanted, places in names.items():
-        due = place(names, wanted, release)
+        due = find_location(names, wanted, release)
         for one in places:
-            with noted() as notes:
+            with record_deprecation() as notes:
                 try:
-                    value = resolve(one.path)
+                    value = import_path(one.path)
                 except (ImportError, AttributeError):
                     if one is due:
-                        raise LookupError(_wrong(framework, release, wanted, one)) from None
+                        raise LookupError(_format_wrong_place(framework, release, wanted, one)) from None
                     continue
             yield _name(one.path, value, notes.first)
 
 
-def _wrong(framework: str, release: str, wanted: str, found: Place) -> str:
+def _format_wrong_place(framework: str, release: str, wanted: str, found: NameLocation) -> str:
     where = f"the table of names has {wanted} at {found.path} since {found.since}"
     return f"{framework} {release} has nothing there: {where}"
 
 
-def _listed(module: ModuleType, wanted: Module) -> list[str]:
+def _list_module(module: ModuleType, wanted: Module) -> list[str]:
     """The public names of a module; those that it only has something to say about, too."""
     told = getattr(module, "_deprecations", {})
     if wanted.names:
@@ -257,11 +257,11 @@ def _listed(module: ModuleType, wanted: Module) -> list[str]:
     return [name for name in {*listed, *told} if not name.startswith("_")]
 
 
-def _taken(
+def _read_name(
     module: ModuleType, path: str, name: str, roots: Sequence[str], whole: bool
 ) -> Iterator[Name]:
     gone = ""
-    with noted() as notes:
+    with record_deprecation() as notes:
         try:
             value: Any = module
             for part in name.split("."):
@@ -297,7 +297,7 @@ def _members(path: str, owner: type, roots: Sequence[str]) -> Iterator[Name]:
             yield msgspec.structs.replace(member, lives=base.__module__)
 
 
-def _held(names: Mapping[str, Name], one: object) -> Iterator[Name]:
+def _find_instance_attributes(names: Mapping[str, Name], one: object) -> Iterator[Name]:
     """What an object has and its class has not, wherever the members of that class are told."""
     own = type(one)
     # An enumerated value has Python's.
@@ -306,7 +306,7 @@ def _held(names: Mapping[str, Name], one: object) -> Iterator[Name]:
     more = [name for name in dir(one) if not name.startswith("_") and not hasattr(own, name)]
     told = {path.rpartition(".")[0] for path in names}
     for path, name in names.items():
-        if more and name.kind == "class" and path in told and resolve(path) is own:
+        if more and name.kind == "class" and path in told and import_path(path) is own:
             for attribute in more:
                 yield Name(f"{path}.{attribute}", "value", lives=own.__module__)
 
@@ -321,7 +321,7 @@ def _name(path: str, value: object, warns: str) -> Name:
         warns = first_line(mark)
     if not callable(value) or isinstance(value, enum.Enum):
         return Name(path, "value", lives=_home(value), warns=warns)
-    return Name(path, "class" if own else "function", signed(value), _home(value), warns)
+    return Name(path, "class" if own else "function", format_signature(value), _home(value), warns)
 
 
 def _home(value: object) -> str:
@@ -333,7 +333,7 @@ def _within(home: str | None, homes: Iterable[str]) -> bool:
     return any(home == one or (home or "").startswith(f"{one}.") for one in homes)
 
 
-def _looked(table: Mapping[str, Callable[[], object]]) -> Iterator[tuple[str, object]]:
+def _evaluate_table(table: Mapping[str, Callable[[], object]]) -> Iterator[tuple[str, object]]:
     """What each call gives; nothing where the release has no such thing, else what it raised."""
     for what, look in table.items():
         with warnings.catch_warnings():
@@ -347,16 +347,16 @@ def _looked(table: Mapping[str, Callable[[], object]]) -> Iterator[tuple[str, ob
         yield what, got
 
 
-def _said(got: object) -> str:
+def _format_result(got: object) -> str:
     if isinstance(got, Exception):
         return ": ".join(filter(None, (f"raises {type(got).__name__}", first_line(str(got)))))
-    return settled(got) if isinstance(got, str) else literal(got)
+    return remove_addresses(got) if isinstance(got, str) else format_literal(got)
 
 
-def _printed(got: object) -> tuple[str, str]:
+def _format_print(got: object) -> tuple[str, str]:
     if isinstance(got, Exception):
-        return _said(got), _said(got)
-    return settled(str(got)), settled(repr(got))
+        return _format_result(got), _format_result(got)
+    return remove_addresses(str(got)), remove_addresses(repr(got))
 
 
 def _source(framework: str) -> Source:

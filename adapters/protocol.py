@@ -152,7 +152,7 @@ def read_from_worker(pipe: BinaryIO) -> Hello | Answer | None:
     return None if body is None else decode(body)
 
 
-def read_from_run(pipe: BinaryIO) -> Ask | None:
+def read_ask(pipe: BinaryIO) -> Ask | None:
     """As `read_from_worker`, on the worker's side."""
     body = _read(pipe)
     return None if body is None else _from_run.decode(body)

@@ -23,12 +23,12 @@ from typing import Any
 
 import msgspec
 
-from adapters import kept, normal, protocol, values
+from adapters import record_codec, scrub, protocol, array_store
 from adapters.answer import Answer, Unsupported
-from adapters.normal import normalise
+from adapters.scrub import scrub_answer
 from adapters.protocol import Hello, Promises
-from adapters.short import read_mesh, say_mesh, short
-from adapters.values import Values
+from adapters.compact_notation import parse_mesh, format_mesh, compact
+from adapters.array_store import ArrayStore
 from cases.errors import BadInput, Where
 from cases.model import Mesh, Question
 
@@ -101,7 +101,7 @@ class Record:
         header: Header,
         lines: dict[str, Line],
         texts: dict[str, bytes],
-        values: Values,
+        values: ArrayStore,
         subjects: Sequence[str],
     ):
         self.path = path
@@ -137,17 +137,17 @@ class Record:
         found: dict[str, Answer] = {}
         if line is None:
             why = "not in the record"
-        elif line.digest != digest(question):
+        elif line.digest != digest_question(question):
             why = "the record has another version of this question"
         else:
             why = "not in the record"
-            found = {answer.subject: answer for answer in self.kept(question.id)}
+            found = {answer.subject: answer for answer in self.stored_answers(question.id)}
         return tuple(
             found.get(subject) or Answer(question.id, subject, Unsupported(why))
             for subject in self.subjects
         )
 
-    def kept(self, id: str) -> tuple[Answer, ...]:
+    def stored_answers(self, id: str) -> tuple[Answer, ...]:
         """The answers to the question called ``id`` as they were kept; KeyError if none were.
 
         Raises:
@@ -156,10 +156,10 @@ class Record:
         line = self.lines[id]
         mesh = self.mesh(id)
         try:
-            return kept.decode(line.answers, id, mesh, self.values)
-        except kept.Unreadable as error:
+            return record_codec.decode(line.answers, id, mesh, self.values)
+        except record_codec.UnreadableAnswer as error:
             where = Where(self.path, id, ("answers", *error.keys))
-            raise where.bad(error.found, error.wanted) from None
+            raise where.error(error.found, error.wanted) from None
 
     def mesh(self, id: str) -> Mesh:
         """The mesh of the question called ``id``; KeyError if there is none.
@@ -171,7 +171,7 @@ class Record:
         if isinstance(mesh, Mesh):
             return mesh
         try:
-            return read_mesh(mesh)
+            return parse_mesh(mesh)
         except ValueError as error:
             raise BadInput(self.path, id, "mesh", repr(mesh), str(error)) from None
 
@@ -181,20 +181,20 @@ class Record:
         Reads no answer, so it is quick. KeyError if the record has no such line.
         """
         line = self.lines[id]
-        return _sixteen(line.digest.encode() + b" " + line.answers)
+        return _hex_digest(line.digest.encode() + b" " + line.answers)
 
     def has(self, question: Question) -> bool:
         """Whether this very question was asked, word for word."""
         line = self.lines.get(question.id)
-        return line is not None and line.digest == digest(question)
+        return line is not None and line.digest == digest_question(question)
 
-    def only(self, ids: Collection[str]) -> Record:
+    def with_only(self, ids: Collection[str]) -> Record:
         """The same record without the lines of all other questions."""
         lines = {id: line for id, line in self.lines.items() if id in ids}
         texts = {id: self.texts[id] for id in lines}
         return Record(self.path, self.header, lines, texts, self.values, self.subjects)
 
-    def check(self, hello: Hello, subjects: Sequence[str]) -> None:
+    def check_can_extend(self, hello: Hello, subjects: Sequence[str]) -> None:
         """What says hello here can add to this record.
 
         Raises:
@@ -223,7 +223,7 @@ def load(
     first, *rest = _read(path, where).split(b"\n")
     header = _head(first, where)
     if framework is not None and header.framework != framework:
-        raise where.bad(
+        raise where.error(
             f"a record of {header.framework} {header.release}", f"a record of {framework}"
         )
     # What follows the last line's end.
@@ -240,13 +240,13 @@ def load(
             raise BadInput(str(path), line.id, "", "two lines of it", "one")
         lines[line.id], texts[line.id] = line, text
     if len(lines) != header.count:
-        raise where.bad(f"{len(lines)} questions", f"the {header.count} that its header says")
-    its = values.read(values.path_beside(path), header.values, str(path))
+        raise where.error(f"{len(lines)} questions", f"the {header.count} that its header says")
+    its = array_store.read(array_store.path_beside(path), header.values, str(path))
     as_whom = header.subjects if subjects is None else subjects
     return Record(str(path), header, lines, texts, its, as_whom)
 
 
-def header(path: str | Path) -> Header:
+def read_header(path: str | Path) -> Header:
     """The header of a record, without reading the rest.
 
     Raises:
@@ -257,7 +257,7 @@ def header(path: str | Path) -> Header:
         with open(path, "rb") as file:
             first = file.readline()
     except OSError as error:
-        raise where.bad(f"{error.strerror}", _A_RECORD) from None
+        raise where.error(f"{error.strerror}", _A_RECORD) from None
     return _head(first, where)
 
 
@@ -266,7 +266,7 @@ def _read(path: Path, where: Where) -> bytes:
         text = path.read_bytes()
     except OSError as error:
         raise where.bad(f"{error.strerror}", _A_RECORD) from None
-    if text.startswith(values.XZ):
+    if text.startswith(array_store.XZ):
         found = "an xz-compressed file (a record of format 1, or the arrays of one)"
         raise where.bad(found, f"the text of a record of format {FORMAT}")
     return text
@@ -289,10 +289,10 @@ def write(
     code: str = "",
 ) -> None:
     """Keep the answers of one run of this machine, as `of` and `save` do."""
-    save(path, of(hello, answers, code))
+    save(path, record_of(hello, answers, code))
 
 
-def of(
+def record_of(
     hello: Hello, answers: Iterable[tuple[Question, tuple[Answer, ...]]], code: str = ""
 ) -> Record:
     """A record of the answers of one run of this machine, which is in no file.
@@ -301,7 +301,7 @@ def of(
         ValueError: a question is there twice, or not every question has the same subjects.
     """
     lines: dict[str, Line] = {}
-    arrays = Values()
+    arrays = ArrayStore()
     subjects: tuple[str, ...] | None = None
     for question, given in answers:
         if question.id in lines:
@@ -311,9 +311,9 @@ def of(
             raise ValueError(f"answers of {its_subjects} to {question.id}, not of {subjects}")
         subjects = its_subjects
         mesh = question.mesh
-        said = kept.encode(tuple(map(normalise, given)), mesh, arrays)
+        said = record_codec.encode(tuple(map(scrub_answer, given)), mesh, arrays)
         lines[question.id] = Line(
-            question.id, digest(question), short(mesh, say_mesh, read_mesh), said
+            question.id, digest_question(question), compact(mesh, format_mesh, parse_mesh), said
         )
     header = _header_of(hello, subjects or (), code)
     texts = {id: _encoder.encode(line) for id, line in lines.items()}
@@ -328,9 +328,9 @@ def _header_of(hello: Hello, subjects: Sequence[str], code: str = "") -> Header:
         hello.release,
         ".".join(hello.python.split(".")[:2]),
         platform_name(),
-        suite(),
-        tuple(map(normal.text, hello.facts)),
-        tuple(map(normal.text, hello.unseen)),
+        suite_version(),
+        tuple(map(scrub.scrub_text, hello.facts)),
+        tuple(map(scrub.scrub_text, hello.unseen)),
         tuple(subjects),
         0,
         "",
@@ -345,7 +345,7 @@ def platform_name() -> str:
 
 
 @cache
-def suite() -> str:
+def suite_version() -> str:
     """The version of this project, by its own ``pyproject.toml``."""
     version = tomllib.loads(_PROJECT.read_text(encoding="utf-8"))["project"]["version"]
     assert isinstance(version, str)
@@ -361,16 +361,16 @@ def save(path: str | Path, record: Record) -> None:
         OSError: a file cannot be written.
     """
     path = Path(path)
-    arrays = Values()
+    arrays = ArrayStore()
     for text in record.texts.values():
         record.values.share(text.decode(), arrays)
     content = arrays.content()
-    said = {"count": len(record.lines), "values": values.digest(content)}
+    said = {"count": len(record.lines), "values": array_store.digest(content)}
     head = _encoder.encode(msgspec.structs.replace(record.header, **said))
     data = b"".join(b"%b\n" % line for line in (head, *dict(sorted(record.texts.items())).values()))
     # Beside the record, so that putting it in its place is one step. The text comes last: it is
     # by the text that files which do not belong together are noticed.
-    parts = [(values.path_beside(path), values.pack(content)), (path, data)]
+    parts = [(array_store.path_beside(path), array_store.pack(content)), (path, data)]
     drafts = [target.with_name(f".{target.name}.{os.getpid()}") for target, _ in parts]
     try:
         for draft, (_, whole) in zip(drafts, parts, strict=True):
@@ -407,10 +407,10 @@ def merge(records: Sequence[Record]) -> Record:
                 raise BadInput(
                     record.path, id, "digest", line.digest, f"{have.digest} as {earlier.path}"
                 )
-            shaky = {*have.unstable, *line.unstable, *differing(earlier, record, id)}
+            shaky = {*have.unstable, *line.unstable, *find_differing_subjects(earlier, record, id)}
             lines[id] = msgspec.structs.replace(have, unstable=tuple(sorted(shaky)))
     texts: dict[str, bytes] = {}
-    arrays = Values()
+    arrays = ArrayStore()
     for id, line in lines.items():
         record = holder[id]
         same = line.unstable == record.lines[id].unstable
@@ -430,7 +430,7 @@ def _check_same(record: Record, other: Header, like: str) -> None:
             raise BadInput(record.path, "", field, repr(found), f"{wanted!r} {like}")
 
 
-def differing(one: Record, other: Record, id: str) -> tuple[str, ...]:
+def find_differing_subjects(one: Record, other: Record, id: str) -> tuple[str, ...]:
     """Subjects whose answers to the question ``id`` differ; KeyError if one has no answers.
 
     Raises:
@@ -442,30 +442,30 @@ def differing(one: Record, other: Record, id: str) -> tuple[str, ...]:
     return tuple(subject for subject in left if left[subject] != right.get(subject))
 
 
-def digest(question: Question) -> str:
+def digest_question(question: Question) -> str:
     """Sixteen hex digits that differ where two questions do.
 
     Fields left at their defaults do not count, so a record stays good when questions get a
     new field.
     """
-    text = msgspec.json.encode(_said(question), order="deterministic")
-    return _sixteen(text)
+    text = msgspec.json.encode(_without_defaults(question), order="deterministic")
+    return _hex_digest(text)
 
 
-def _sixteen(said: bytes) -> str:
+def _hex_digest(said: bytes) -> str:
     return hashlib.sha256(said).hexdigest()[:16]
 
 
-def _said(value: Any) -> Any:
+def _without_defaults(value: Any) -> Any:
     if isinstance(value, tuple):
-        return [_said(part) for part in value]
+        return [_without_defaults(part) for part in value]
     if not isinstance(value, msgspec.Struct):
         return value
     said = {}
     for name, default in _fields(type(value)):
         part = getattr(value, name)
         if part != default:
-            said[name] = _said(part)
+            said[name] = _without_defaults(part)
     return said
 
 

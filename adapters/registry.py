@@ -51,6 +51,6 @@ def framework_of(subject: str) -> str:
     raise KeyError(subject)
 
 
-def executes_plan(subject: str) -> bool:
+def only_executes_plans(subject: str) -> bool:
     """Whether a subject executes a plan of the reference, and chooses nothing itself."""
     return any(subject in row.executed for row in FRAMEWORKS.values())

@@ -20,10 +20,10 @@ _ROOT = Path(__file__).resolve().parent.parent
 _OURS = tuple(f"{_ROOT / folder}/" for folder in ("adapters", "cases", "suites"))
 
 # What is said of a stack that has no other frames.
-OURS_ALONE = "(in the suite's own code)"
+ONLY_OWN_FRAMES = "(in the suite's own code)"
 
 
-def theirs(text: str) -> str:
+def remove_own_frames(text: str) -> str:
     """The frames of a framework or a user in a stack, in its order.
 
     Those below the suite's own, which started the process, are left out with them; and so is the
@@ -41,7 +41,7 @@ def theirs(text: str) -> str:
             (threads[-1] if threads else before).append(line)
     kept = [[head, *found] for head, *frames in threads if (found := _theirs(frames))]
     if not kept:
-        return "\n".join([*before, OURS_ALONE])
+        return "\n".join([*before, ONLY_OWN_FRAMES])
     if len(kept) == 1:
         kept = [kept[0][1:]]
     return "\n".join([*before, *(line for lines in kept for line in lines)])

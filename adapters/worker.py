@@ -37,7 +37,7 @@ def serve(module: str, devices: int, reading: int, writing: int) -> None:
     adapter = importlib.import_module(module).connect(devices)
     try:
         protocol.write(answers, adapter.hello())
-        while (ask := protocol.read_from_run(asks)) is not None:
+        while (ask := protocol.read_ask(asks)) is not None:
             for subject in ask.subjects:
                 protocol.write(answers, adapter.observe(ask.question, subject, ask.seconds))
     except BrokenPipeError:

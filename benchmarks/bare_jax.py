@@ -16,16 +16,16 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from adapters.jax_xla import arrays, compat, lines, ops, shard_map
-from adapters.reference.cheapest import cheapest
-from adapters.reference.implied import implied
+from adapters.reference.cheapest_plan import cheapest_plan
+from adapters.reference.implied_plan import implied_plan
 from benchmarks.bare import Job
-from cases.grids import homes
+from cases.mesh_derivation import meshes_of_tensors
 from cases.model import Input, Mesh, Question, Step
 
 Values = dict[str, jax.Array]
 Call = Callable[[Values], None]
 _GATHERS: dict[Any, Any] = {}
-_PLANNERS = {"jax/shard_map:implied": implied, "jax/shard_map:cheapest": cheapest}
+_PLANNERS = {"jax/shard_map:implied": implied_plan, "jax/shard_map:cheapest": cheapest_plan}
 
 
 def compiled(jobs: Sequence[Job]) -> Callable[[int, int], None]:
@@ -44,7 +44,7 @@ def compiled(jobs: Sequence[Job]) -> Callable[[int, int], None]:
 
 def _calls(question: Question, subject: str) -> list[Call]:
     kind: lines.Kind = "Explicit" if subject == "jax/explicit" else "Auto"
-    on = homes(question)
+    on = meshes_of_tensors(question)
     calls = [_put(given, on[given.name], kind) for given in question.inputs]
     steps = {"jax/jit": _jit, "jax/explicit": _explicit}.get(subject, _plans)
     if question.steps:
@@ -57,7 +57,7 @@ def _put(given: Input, mesh: Mesh, kind: lines.Kind) -> Call:
     def put(values: Values) -> None:
         # Beside JAX's calls this views bytes as an array and names a spec: some 0.03 ms.
         there = arrays.jax_mesh(mesh, kind)
-        values[given.name] = arrays.place(given, mesh, there, stack=kind == "Auto")
+        values[given.name] = arrays.place_input(given, mesh, there, stack=kind == "Auto")
 
     return put
 

@@ -25,7 +25,7 @@ import msgspec
 
 from adapters import record
 from adapters.answer import Done
-from adapters.host import STARTUP, Worker
+from adapters.worker_client import STARTUP_SECONDS, WorkerClient
 from adapters.registry import FRAMEWORKS
 from benchmarks.bare import Job
 from cases.catalogue import catalogue, family
@@ -49,7 +49,7 @@ _ENVIRONMENT = {
 }
 
 
-class Row(msgspec.Struct, frozen=True):
+class Measurement(msgspec.Struct, frozen=True):
     """A line of the table."""
 
     what: str
@@ -59,7 +59,7 @@ class Row(msgspec.Struct, frozen=True):
     goal: str
 
 
-class Bare:
+class BareProcess:
     """A process of `benchmarks.bare`, started when made, gone after `close`."""
 
     def __init__(self, function: str, jobs: Sequence[Job]):
@@ -106,31 +106,31 @@ class Bare:
         self._jobs.close()
 
 
-def worker(framework: str, subjects: Sequence[str], questions: Sequence[Question]) -> Worker:
+def start_worker(framework: str, subjects: Sequence[str], questions: Sequence[Question]) -> WorkerClient:
     """The framework in its own process, as a run has it, ready to be asked."""
     module = FRAMEWORKS[framework].module
-    made = Worker(framework, module, subjects, devices=most_devices(questions))
-    until = time.monotonic() + STARTUP
+    made = WorkerClient(framework, module, subjects, devices=most_devices(questions))
+    until = time.monotonic() + STARTUP_SECONDS
     while made.hello() is None and time.monotonic() < until:
         time.sleep(0.01)
     return made
 
 
-def jobs_done(framework: str, questions: Sequence[Question]) -> list[Job]:
+def find_answered_jobs(framework: str, questions: Sequence[Question]) -> list[Job]:
     """The questions that end Done, each with the subjects for which it does.
 
     Read from the committed record of the release if that has them all, else asked once.
     """
     row = FRAMEWORKS[framework]
     path = record_path(RECORDS, framework, version(framework))
-    source: Worker | record.Record | None = None
+    source: WorkerClient | record.Record | None = None
     if path.exists():
         kept = record.load(path, framework, row.subjects)
         digests = {id: line.digest for id, line in kept.lines.items()}
-        if all(digests.get(one.id) == record.digest(one) for one in questions):
+        if all(digests.get(one.id) == record.digest_question(one) for one in questions):
             source = kept
     if source is None:
-        source = worker(framework, row.subjects, questions)
+        source = start_worker(framework, row.subjects, questions)
     for question in questions:
         source.ask(question)
     jobs = []
@@ -142,7 +142,7 @@ def jobs_done(framework: str, questions: Sequence[Question]) -> list[Job]:
     return jobs
 
 
-def answer(asked: Worker, jobs: Sequence[Job]) -> float:
+def time_adapter(asked: WorkerClient, jobs: Sequence[Job]) -> float:
     """Seconds that a worker takes for these jobs, asked ahead as a run does."""
     started = time.perf_counter()
     for job in jobs:
@@ -162,20 +162,20 @@ def spread(jobs: Sequence[Job], count: int) -> list[Job]:
 
 def against_bare(
     what: str, framework: str, subject: str, jobs: Sequence[Job], batch: int, rounds: int = 1
-) -> Row:
+) -> Measurement:
     """Cases per second of an adapter over those of the bare calls, in batches that take turns."""
     jobs = [Job(job.question, (subject,)) for job in jobs]
     took: list[tuple[float, float]] = []
     for _ in range(rounds):
-        bare = Bare(_FUNCTIONS[framework], jobs)
-        ours = worker(framework, (subject,), [job.question for job in jobs])
+        bare = BareProcess(_FUNCTIONS[framework], jobs)
+        ours = start_worker(framework, (subject,), [job.question for job in jobs])
         try:
             while bare.hear() != "ready":
                 pass
             for first in range(0, len(jobs), batch):
                 last = min(first + batch, len(jobs))
                 early = bare.run(first, last) if len(took) % 2 else 0.0
-                mine = answer(ours, jobs[first:last])
+                mine = time_adapter(ours, jobs[first:last])
                 took.append((mine, early or bare.run(first, last)))
         finally:
             ours.close()
@@ -184,61 +184,61 @@ def against_bare(
     mine, theirs = (sum(side) for side in zip(*took))
     ratios = sorted(bare / adapter for adapter, bare in took)
     spread = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
-    return Row(what, f"{count / mine:.0f}/s", f"{count / theirs:.0f}/s", spread, "≥ 0.75")
+    return Measurement(what, f"{count / mine:.0f}/s", f"{count / theirs:.0f}/s", spread, "≥ 0.75")
 
 
-def torch() -> Iterator[Row]:
+def torch() -> Iterator[Measurement]:
     """Redistribute on 4 and on 8 ranks."""
-    jobs = jobs_done("torch", [case.question for case in family("redistribute")])
+    jobs = find_answered_jobs("torch", [case.question for case in family("redistribute")])
     for ranks in (4, 8):
         some = [job for job in jobs if job.question.mesh.size == ranks]
         what = f"torch, {len(some)} redistributes on {ranks} ranks"
         yield against_bare(what, "torch", "torch", some, len(some) // 4 + 1, rounds=3)
 
 
-def jax(count: int = 120) -> Iterator[Row]:
+def jax(count: int = 120) -> Iterator[Measurement]:
     """Redistribute by each route: ``count`` of the family's cases, evenly spread."""
-    done = jobs_done("jax", [case.question for case in family("redistribute")][::4])
+    done = find_answered_jobs("jax", [case.question for case in family("redistribute")][::4])
     for route in FRAMEWORKS["jax"].subjects:
         jobs = spread([job for job in done if route in job.subjects], count)
         what = f"{route}, {len(jobs)} redistributes"
         yield against_bare(what, "jax", route, jobs, len(jobs) // 6 + 1)
 
 
-def ops(count: int = 96) -> Iterator[Row]:
+def ops(count: int = 96) -> Iterator[Measurement]:
     """Ops on sharded operands, forward and with a gradient, on each side and route."""
     for name in ("operators", "gradients"):
         questions = [case.question for case in family(name) if case.question.mesh.size == 4]
-        jobs = [job for job in jobs_done("torch", questions) if _bare(job.question)]
+        jobs = [job for job in find_answered_jobs("torch", questions) if _can_run_bare(job.question)]
         some = spread(jobs, 4 * count)
         yield against_bare(f"torch, {len(some)} {name}", "torch", "torch", some, count, rounds=2)
-        done = jobs_done("jax", questions)
+        done = find_answered_jobs("jax", questions)
         for route in ("jax/jit", "jax/explicit"):
-            routed = [job for job in done if route in job.subjects and _bare(job.question)]
+            routed = [job for job in done if route in job.subjects and _can_run_bare(job.question)]
             some = spread(routed, count)
             yield against_bare(f"{route}, {len(some)} {name}", "jax", route, some, count // 6)
 
 
-def _bare(question: Question) -> bool:
+def _can_run_bare(question: Question) -> bool:
     """Whether the bare loops have calls for it: kept meshes, DTensors, no region."""
     local = any(step.op in ("to_local", "item") for step in question.steps)
     irregular = any(given.irregular for given in question.inputs)
     return not (question.fresh or question.mesh_steps or question.context or local or irregular)
 
 
-def spawn(tests: int = 5, batch: int = 60) -> Iterator[Row]:
+def spawn(tests: int = 5, batch: int = 60) -> Iterator[Measurement]:
     """Kept ranks against a spawn of ranks for each test."""
     questions = [case.question for case in family("redistribute")]
-    jobs = [job for job in jobs_done("torch", questions) if job.question.mesh.size == 4]
-    bare = Bare("benchmarks.bare_torch:spawned", spread(jobs, tests))
-    ours = worker("torch", ("torch",), questions)
+    jobs = [job for job in find_answered_jobs("torch", questions) if job.question.mesh.size == 4]
+    bare = BareProcess("benchmarks.bare_torch:spawned", spread(jobs, tests))
+    ours = start_worker("torch", ("torch",), questions)
     mine, theirs = [], []
     try:
         while bare.hear() != "ready":
             pass
         for number in range(tests):
             part = jobs[number * batch : (number + 1) * batch]
-            mine.append(answer(ours, part) / len(part))
+            mine.append(time_adapter(ours, part) / len(part))
             theirs.append(bare.run(number, number + 1))
     finally:
         ours.close()
@@ -246,31 +246,31 @@ def spawn(tests: int = 5, batch: int = 60) -> Iterator[Row]:
     fast, slow = statistics.median(mine), statistics.median(theirs)
     ratio = f"{slow / fast:.0f} ×"
     what = "torch on 4 ranks, against a spawn of ranks per test"
-    yield Row(what, f"{1 / fast:.0f}/s", f"{1 / slow:.2f}/s", ratio, "≥ 100 ×")
+    yield Measurement(what, f"{1 / fast:.0f}/s", f"{1 / slow:.2f}/s", ratio, "≥ 100 ×")
 
 
-def whole() -> Iterator[Row]:
+def whole() -> Iterator[Measurement]:
     """The default run against both bare loops at once, before it and after it."""
     questions = [case.question for case in catalogue()]
     jobs = {
-        name: [job for job in jobs_done(name, questions) if _bare(job.question)]
+        name: [job for job in find_answered_jobs(name, questions) if _can_run_bare(job.question)]
         for name in FRAMEWORKS
     }
-    before = _both_bare(jobs)
+    before = _time_both_bare(jobs)
     started = time.perf_counter()
     # However its verdicts are.
     _run([sys.executable, "-m", "pytest", "suites", "-q", "-p", "no:cacheprovider"], 0, 1)
     ours = time.perf_counter() - started
-    loops, start = (sum(sides) / 2 for sides in zip(before, _both_bare(jobs)))
+    loops, start = (sum(sides) / 2 for sides in zip(before, _time_both_bare(jobs)))
     what = f"the default run, {len(questions)} cases in both frameworks"
     bare = f"{loops:.0f} s + {start:.0f} s to start"
-    yield Row(what, f"{ours:.0f} s", bare, f"{ours / (loops + start):.2f}", "≤ 1.25")
+    yield Measurement(what, f"{ours:.0f} s", bare, f"{ours / (loops + start):.2f}", "≤ 1.25")
 
 
-def _both_bare(jobs: dict[str, list[Job]]) -> tuple[float, float]:
+def _time_both_bare(jobs: dict[str, list[Job]]) -> tuple[float, float]:
     """Seconds of the bare loops run side by side, and of the imports before them."""
     started = time.perf_counter()
-    both = [Bare(_FUNCTIONS[name], some) for name, some in jobs.items()]
+    both = [BareProcess(_FUNCTIONS[name], some) for name, some in jobs.items()]
     try:
         for bare in both:
             assert bare.hear() == "imported"
@@ -303,7 +303,7 @@ sys.exit(code)
 """
 
 
-def collect() -> Iterator[Row]:
+def collect() -> Iterator[Measurement]:
     """Collection alone."""
     took = []
     for _ in range(3):
@@ -313,10 +313,10 @@ def collect() -> Iterator[Row]:
     imported = said[-1].removeprefix("imported:").strip() or "neither framework"
     items = sum("::" in line for line in said)
     what = f"`pytest --collect-only`, {items} items: imports {imported}"
-    yield Row(what, f"{statistics.median(took):.1f} s", "", "", "≤ 2 s, neither")
+    yield Measurement(what, f"{statistics.median(took):.1f} s", "", "", "≤ 2 s, neither")
 
 
-def first() -> Iterator[Row]:
+def first() -> Iterator[Measurement]:
     """From the start of a run to its first verdict."""
     took = []
     for _ in range(3):
@@ -332,12 +332,12 @@ def first() -> Iterator[Row]:
             took.append(time.perf_counter() - started)
             run.send_signal(signal.SIGINT)
             run.stdout.read()
-    yield Row(
+    yield Measurement(
         "first verdict of `pytest suites`", f"{statistics.median(took):.1f} s", "", "", "≤ 8 s"
     )
 
 
-PARTS: tuple[Callable[[], Iterator[Row]], ...] = (torch, jax, ops, spawn, whole, collect, first)
+PARTS: tuple[Callable[[], Iterator[Measurement]], ...] = (torch, jax, ops, spawn, whole, collect, first)
 
 
 def main(names: Sequence[str]) -> None:

@@ -54,20 +54,20 @@ class Where(msgspec.Struct, frozen=True):
         """The place under ``keys``."""
         return Where(self.file, self.case, self.keys + keys, self.noun)
 
-    def bad(self, found: str, wanted: str) -> BadInput:
+    def error(self, found: str, wanted: str) -> BadInput:
         """The error to raise for what was found here."""
         path = ""
         for key in self.keys:
             if isinstance(key, int):
                 path += f"[{key}]"
             elif not _BARE.fullmatch(key):
-                path += f"[{shown(key)}]"
+                path += f"[{format_value(key)}]"
             else:
                 path += f".{key}" if path else key
         return BadInput(self.file, self.case, path, found, wanted, self.noun)
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A value of a file as an error line shows it, never longer than 80 characters."""
     match value:
         case None:
@@ -87,22 +87,22 @@ def shown(value: object) -> str:
     return text if len(text) <= 80 else text[:78] + "…" + text[-1:]
 
 
-def counted(number: int, what: str) -> str:
+def format_count(number: int, what: str) -> str:
     """``1 device``, ``2 devices``."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest_name(name: str, known: Iterable[str]) -> str:
     """The known name that is spelt most like ``name``; "" if nothing is known."""
     close = difflib.get_close_matches(name[:80], sorted(known), n=1, cutoff=0.0)
     return close[0] if close else ""
 
 
-def a_known(what: str, name: str, known: Collection[str]) -> str:
+def format_known(what: str, name: str, known: Collection[str]) -> str:
     """What is wanted in place of an unknown name: the nearest known one, or all when few."""
     if len(known) <= 6:
         return f"{what}: {', '.join(known) or 'there is none'}"
-    return f"{what}, the nearest being {nearest(name, known)!r}"
+    return f"{what}, the nearest being {nearest_name(name, known)!r}"
 
 
 def _one_line(text: str) -> str:

@@ -10,13 +10,13 @@ from typing import Literal
 
 import msgspec
 
-from cases.grids import homes
-from cases.layout import groups, is_even, normal
+from cases.mesh_derivation import meshes_of_tensors
+from cases.layout import axis_groups, is_even, canonical
 from cases.model import Case, Layout, Mesh, Step
 from cases.ops import OPS
-from cases.program import shapes
+from cases.program import infer_types
 
-Where = Literal["input", "result", "no"]
+SplitWhere = Literal["input", "result", "no"]
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class Facts(msgspec.Struct, frozen=True):
     minor_first: bool
     uneven: bool
     irregular: bool
-    indivisible: Where
+    indivisible: SplitWhere
     empty: bool
     newly_partial: bool
     swaps_partial: bool
@@ -54,9 +54,9 @@ class Facts(msgspec.Struct, frozen=True):
 def facts(case: Case) -> Facts:
     """The facts of a case."""
     question = case.question
-    meshes = homes(question)
+    meshes = meshes_of_tensors(question)
     layouts: dict[str, Layout] = {one.name: one.layout for one in question.inputs}
-    typed = shapes(question)
+    typed = infer_types(question)
     newly = swaps = False
     for step in question.steps:
         first = next((arg for arg in step.args if isinstance(arg, str)), None)
@@ -70,7 +70,7 @@ def facts(case: Case) -> Facts:
     tensors = [(meshes[name], layout, typed[name].shape) for name, layout in layouts.items()]
     stated = case.expectation.layouts.values()
     inputs = len(question.inputs)
-    where: Where = "no"
+    where: SplitWhere = "no"
     if any(_is_indivisible(*tensor) for tensor in tensors):
         where = "result"
     if any(_is_indivisible(*tensor) for tensor in tensors[:inputs]):
@@ -110,7 +110,7 @@ def _is_ascending(mesh: Mesh, layout: Layout) -> bool:
         [mesh.devices[p] for p in group] == sorted(mesh.devices[p] for p in group)
         for axes in layout.dims
         for axis in axes
-        for group in groups(mesh, (axis,))
+        for group in axis_groups(mesh, (axis,))
     )
 
 
@@ -125,5 +125,5 @@ def _has_number(step: Step) -> bool:
 
 
 def _swaps(mesh: Mesh, before: Layout, after: Layout) -> bool:
-    ours, theirs = (set(normal(mesh, one).partial) for one in (before, after))
+    ours, theirs = (set(canonical(mesh, one).partial) for one in (before, after))
     return bool(ours - theirs) and bool(theirs - ours)

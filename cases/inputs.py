@@ -9,16 +9,16 @@ from typing import Any
 
 import msgspec
 
-from cases import forms
+from cases import typed_fields
 from cases.arrays import DTYPES, Array, numpy_dtype, pack
-from cases.errors import Where, counted, shown
-from cases.grids import Grid
-from cases.layout import local_shape, ranges
+from cases.errors import Where, format_count, format_value
+from cases.mesh_derivation import DerivedMesh
+from cases.layout import local_shape, index_ranges
 from cases.meshes import with_devices
 from cases.model import Input, Layout, Mesh
 from cases.notation import NotationError, from_mapping, from_placements, from_spec
-from cases.program import Typed, check_size
-from cases.values import addends, arange, array, shard, sized
+from cases.program import TensorType, check_size
+from cases.array_literals import split_into_addends, make_arange, parse_array, parse_shard, parse_sized
 
 KEYS = (
     "shape", "dtype", "placements", "spec", "values", "per_device",
@@ -29,7 +29,7 @@ KEYS = (
 MAX_NOTATION = 400
 
 
-class Tensor(msgspec.Struct, frozen=True):
+class DeclaredTensor(msgspec.Struct, frozen=True):
     """What is known of an input or result while a file is read.
 
     ``mesh`` is the one that it lies on, see `grids.homes`: the case's, an input's own, or all
@@ -37,7 +37,7 @@ class Tensor(msgspec.Struct, frozen=True):
     ``irregular``: its shards may break the chunk rule.
     """
 
-    typed: Typed
+    typed: TensorType
     mesh: Mesh
     layout: Layout | None
     irregular: bool = False
@@ -46,7 +46,7 @@ class Tensor(msgspec.Struct, frozen=True):
         """The shape of each position's shard; None where it is not fixed by the layout."""
         if self.layout is None or self.irregular:
             return None
-        return tuple(map(local_shape, ranges(self.mesh, self.layout, self.typed.shape)))
+        return tuple(map(local_shape, index_ranges(self.mesh, self.layout, self.typed.shape)))
 
 
 def read_layout(value: Any, mesh: Mesh, ndim: int, where: Where) -> Layout:
@@ -73,22 +73,22 @@ def read_layout(value: Any, mesh: Mesh, ndim: int, where: Where) -> Layout:
     except NotationError as error:
         if error.axis is not None:
             where = where.at(
-                error.axis if isinstance(value, dict) else mesh.named.index(error.axis)
+                error.axis if isinstance(value, dict) else mesh.layout_axes.index(error.axis)
             )
         raise where.bad(error.found, error.wanted) from None
-    raise where.bad(shown(value), "placements or a PartitionSpec")
+    raise where.bad(format_value(value), "placements or a PartitionSpec")
 
 
 def _short(value: Any, where: Where) -> str:
-    text = forms.text(value, where, "a placement such as S(0), R or P(sum)")
+    text = typed_fields.text(value, where, "a placement such as S(0), R or P(sum)")
     if len(text) > MAX_NOTATION:
         raise where.bad(f"{len(text):,} characters", f"a layout of at most {MAX_NOTATION}")
     return text
 
 
 def read_input(
-    name: str, raw: Any, mesh: Mesh, views: dict[str, Grid], mode: str, where: Where
-) -> tuple[Input, Tensor]:
+    name: str, raw: Any, mesh: Mesh, views: dict[str, DerivedMesh], mode: str, where: Where
+) -> tuple[Input, DeclaredTensor]:
     """One input of a case on ``mesh``, where ``views`` are the meshes derived from it.
 
     ``values`` is a nested list, one number for every element, or "arange" (the default).
@@ -97,36 +97,36 @@ def read_input(
     Raises:
         BadInput: whatever is wrong with it.
     """
-    table = forms.table(raw, where, KEYS)
+    table = typed_fields.table(raw, where, KEYS)
     for one, other in (("placements", "spec"), ("values", "per_device"), ("devices", "view")):
-        forms.exclusive(table, one, other, where)
+        typed_fields.exclusive(table, one, other, where)
     # The declared shape is the one a framework is told.
     key = "declared_shape" if "declared_shape" in table else "shape"
     if key not in table:
         raise where.bad("no shape", "shape, a list of sizes")
-    shape = forms.shape(table[key], where.at(key))
-    forms.shape(table.get("shape", []), where.at("shape"))
-    dtype = forms.one_of(table.get("dtype", "float32"), where.at("dtype"), "a known dtype", DTYPES)
-    check_size(Typed(shape, dtype), mode, where.at(key))
+    shape = typed_fields.shape(table[key], where.at(key))
+    typed_fields.shape(table.get("shape", []), where.at("shape"))
+    dtype = typed_fields.one_of(table.get("dtype", "float32"), where.at("dtype"), "a known dtype", DTYPES)
+    check_size(TensorType(shape, dtype), mode, where.at(key))
     own, on = _read_mesh(table, mesh, views, mode, where)
     written = "spec" if "spec" in table else "placements"
     if written not in table:
         raise where.bad("no layout", "placements or spec")
     if written == "spec":
-        forms.text(table["spec"], where.at("spec"), "a PartitionSpec")
+        typed_fields.text(table["spec"], where.at("spec"), "a PartitionSpec")
     elif isinstance(table["placements"], str):
         raise where.at("placements").bad(
-            shown(table["placements"]), "a list or table of placements"
+            format_value(table["placements"]), "a list or table of placements"
         )
     layout = read_layout(table[written], on, len(shape), where.at(written))
     for _, op in layout.partial:
         _check_reduction(op, dtype, where.at(written))
     irregular = "declared_shape" in table
     if "irregular" in table:
-        irregular = forms.flag(table["irregular"], where.at("irregular"))
+        irregular = typed_fields.flag(table["irregular"], where.at("irregular"))
     if irregular and "per_device" not in table:
         raise where.bad("irregular shards without per_device", "per_device, a shard each")
-    tensor = Tensor(Typed(shape, dtype), on, layout, irregular)
+    tensor = DeclaredTensor(TensorType(shape, dtype), on, layout, irregular)
     # What is given for each device is listed as the case's mesh has them, or the input's own.
     listed = (own or mesh).devices
     value, per_device = _read_values(table, tensor, listed, mode, where)
@@ -144,31 +144,31 @@ def _check_reduction(op: str, dtype: str, where: Where) -> None:
 
 
 def _read_mesh(
-    table: dict[str, Any], mesh: Mesh, views: dict[str, Grid], mode: str, where: Where
+    table: dict[str, Any], mesh: Mesh, views: dict[str, DerivedMesh], mode: str, where: Where
 ) -> tuple[Mesh | None, Mesh]:
     if "view" in table:
-        return None, view_of(table["view"], mesh, views, where.at("view"))
+        return None, find_view(table["view"], mesh, views, where.at("view"))
     if "devices" in table:
         own = with_devices(mesh, table["devices"], mode, where.at("devices"))
         return own, own
     return None, mesh
 
 
-def view_of(name: Any, mesh: Mesh, views: dict[str, Grid], where: Where) -> Mesh:
+def find_view(name: Any, mesh: Mesh, views: dict[str, DerivedMesh], where: Where) -> Mesh:
     """All that devices see of the derived mesh called ``name``.
 
     Raises:
         BadInput: there is none of that name.
     """
-    view = forms.text(name, where, "the name of a mesh step")
+    view = typed_fields.text(name, where, "the name of a mesh step")
     if view not in views:
         wanted = "the result of a mesh step: " + (", ".join(views) or "there is none")
-        raise where.bad(shown(view), wanted)
+        raise where.bad(format_value(view), wanted)
     return views[view].whole(mesh)
 
 
 def _read_values(
-    table: dict[str, Any], tensor: Tensor, devices: tuple[int, ...], mode: str, where: Where
+    table: dict[str, Any], tensor: DeclaredTensor, devices: tuple[int, ...], mode: str, where: Where
 ) -> tuple[Array | None, tuple[Array, ...] | None]:
     if mode == "plan":
         for key in ("values", "per_device"):
@@ -181,29 +181,29 @@ def _read_values(
     given, place = table.get("values", "arange"), where.at("values")
     if isinstance(given, str):
         if given != "arange":
-            raise place.bad(shown(given), "'arange', a number or nested lists")
-        value = arange(dtype, shape, place)
+            raise place.bad(format_value(given), "'arange', a number or nested lists")
+        value = make_arange(dtype, shape, place)
     elif isinstance(given, list | dict):
-        value = array(given, dtype, shape, place)
+        value = parse_array(given, dtype, shape, place)
     else:
-        one = array(given, dtype, (), place)
-        value = one.repeat(Typed(shape, dtype).size).reshape(shape).astype(numpy_dtype(dtype))
+        one = parse_array(given, dtype, (), place)
+        value = one.repeat(TensorType(shape, dtype).size).reshape(shape).astype(numpy_dtype(dtype))
     assert tensor.layout is not None
     if not tensor.layout.partial:
         return pack(value), None
-    return None, tuple(addends(value, tensor.mesh, tensor.layout, place))
+    return None, tuple(split_into_addends(value, tensor.mesh, tensor.layout, place))
 
 
 def read_locals(
-    raw: Any, tensor: Tensor, devices: tuple[int, ...], where: Where
+    raw: Any, tensor: DeclaredTensor, devices: tuple[int, ...], where: Where
 ) -> tuple[Array, ...]:
     """One local array per position of the tensor's mesh; listed as ``devices`` are.
 
     Their shapes must be those of the layout, where it fixes them.
     """
-    listed = forms.items(raw, where, "a list with an array for each device")
+    listed = typed_fields.items(raw, where, "a list with an array for each device")
     if len(listed) != len(devices):
-        raise where.bad(counted(len(listed), "array"), f"{len(devices)}, one for each device")
+        raise where.bad(format_count(len(listed), "array"), f"{len(devices)}, one for each device")
     shapes = tensor.local_shapes()
     dtype = tensor.typed.dtype
     made: dict[int, Array] = {}
@@ -211,7 +211,7 @@ def read_locals(
     for i, (one, device) in enumerate(zip(listed, devices, strict=True)):
         at = position[device]
         if shapes is None:
-            made[at] = pack(shard(one, dtype, tensor.typed.shape, where.at(i)))
+            made[at] = pack(parse_shard(one, dtype, tensor.typed.shape, where.at(i)))
         else:
-            made[at] = pack(sized(one, dtype, shapes[at], where.at(i)))
+            made[at] = pack(parse_sized(one, dtype, shapes[at], where.at(i)))
     return tuple(made[at] for at in range(len(devices)))

@@ -40,7 +40,7 @@ def coordinates(mesh: Mesh) -> tuple[dict[str, int], ...]:
 
 
 @lru_cache(maxsize=65536)
-def ranges(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> tuple[Ranges, ...]:
+def index_ranges(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> tuple[Ranges, ...]:
     """For each mesh position, the [start, stop) of each tensor dim that it holds.
 
     Several axes on one dim chunk the chunk, major to minor.
@@ -62,7 +62,7 @@ def local_shape(held: Ranges) -> tuple[int, ...]:
     return tuple(stop - start for start, stop in held)
 
 
-def largest(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...]:
+def largest_shard(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Shape of the largest shard, which is the first position's: chunks only get smaller."""
     local = []
     for size, axes in zip(shape, layout.dims, strict=True):
@@ -72,7 +72,7 @@ def largest(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> tuple[int, ..
     return tuple(local)
 
 
-def divides(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> bool:
+def divides_evenly(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> bool:
     """Whether every dim has elements, and as many in each of its chunks.
 
     Then chunks follow from the order of the axes alone, and are another wherever that is.
@@ -89,7 +89,7 @@ def offset(held: Ranges) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=1024)
-def groups(mesh: Mesh, axes: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+def axis_groups(mesh: Mesh, axes: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
     """The groups of mesh positions that differ along ``axes`` only.
 
     Inside a group, positions are ordered by ``axes``, major to minor, in the order given.
@@ -101,7 +101,7 @@ def groups(mesh: Mesh, axes: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(position for _, position in sorted(group)) for group in found.values())
 
 
-def normal(mesh: Mesh, layout: Layout) -> Layout:
+def canonical(mesh: Mesh, layout: Layout) -> Layout:
     """The layout without axes of size 1, which split and reduce nothing."""
     return Layout(
         tuple(tuple(axis for axis in axes if mesh[axis] > 1) for axes in layout.dims),
@@ -114,7 +114,7 @@ def commute(one: str, other: str) -> bool:
     return one == other or {one, other} == {"sum", "avg"}
 
 
-def due(partial: tuple[tuple[str, str], ...]) -> tuple[frozenset[tuple[str, str]], ...]:
+def reduction_order(partial: tuple[tuple[str, str], ...]) -> tuple[frozenset[tuple[str, str]], ...]:
     """Pending reductions in the order they are due, those that commute grouped together."""
     grouped: list[set[tuple[str, str]]] = []
     for pending in partial:
@@ -125,29 +125,29 @@ def due(partial: tuple[tuple[str, str], ...]) -> tuple[frozenset[tuple[str, str]
     return tuple(frozenset(group) for group in grouped)
 
 
-def same(mesh: Mesh, one: Layout, other: Layout, shape: tuple[int, ...]) -> bool:
+def are_equivalent(mesh: Mesh, one: Layout, other: Layout, shape: tuple[int, ...]) -> bool:
     """Whether two layouts of one tensor mean the same.
 
     They do when, over axes of size > 1, every mesh position holds the same index ranges and
     owes the same reductions.
     """
-    one, other = normal(mesh, one), normal(mesh, other)
+    one, other = canonical(mesh, one), canonical(mesh, other)
     if one == other:
         return True
-    if due(one.partial) != due(other.partial):
+    if reduction_order(one.partial) != reduction_order(other.partial):
         return False
-    if divides(mesh, one, shape) and divides(mesh, other, shape):
+    if divides_evenly(mesh, one, shape) and divides_evenly(mesh, other, shape):
         return one.dims == other.dims
-    return ranges(mesh, one, shape) == ranges(mesh, other, shape)
+    return index_ranges(mesh, one, shape) == index_ranges(mesh, other, shape)
 
 
-def used(layout: Layout) -> tuple[str, ...]:
+def axes_of_layout(layout: Layout) -> tuple[str, ...]:
     """Every axis that the layout names, splits first."""
     return tuple(itertools.chain(*layout.dims)) + tuple(axis for axis, _ in layout.partial)
 
 
 def is_even(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> bool:
     """Whether every mesh position holds a shard of one and the same shape."""
-    if divides(mesh, layout, shape):
+    if divides_evenly(mesh, layout, shape):
         return True
-    return len({local_shape(held) for held in ranges(mesh, layout, shape)}) == 1
+    return len({local_shape(held) for held in index_ranges(mesh, layout, shape)}) == 1

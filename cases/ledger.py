@@ -19,11 +19,11 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from cases import forms
+from cases import typed_fields
 from cases.arrays import DTYPES
-from cases.errors import Where, shown
+from cases.errors import Where, format_value
 from cases.facts import Facts
-from cases.facts import Where as Split
+from cases.facts import SplitWhere as Split
 from cases.model import REDUCTIONS, Case, Recipe
 from cases.recipes import RECIPES
 
@@ -41,7 +41,7 @@ Observed = Literal[
     "wrong mesh", "wrong count", "ranks differ", "counters disagree", "missing", "other plan",
     "refused", "not refused", "crashed", "hung", "dry run differs",
 ]  # fmt: skip
-OBSERVED: tuple[Observed, ...] = get_args(Observed)
+OBSERVATIONS: tuple[Observed, ...] = get_args(Observed)
 
 # How a wrong value is related to the right one; what each means is in `suites.relations`.
 Relation = Literal[
@@ -60,7 +60,7 @@ _ID = re.compile(r"[a-z0-9._-]{1,120}")
 _LINK = re.compile(r"https?://[^\s/]+(/\S*)?")
 
 
-class Named(msgspec.Struct, frozen=True):
+class CasePattern(msgspec.Struct, frozen=True):
     """Which cases can show a cause: those for which everything given is so; all, if nothing is.
 
     ``step``: patterns of what is at fault: the op of the step, of an unchecked step before it, or
@@ -112,7 +112,7 @@ class Cause(msgspec.Struct, frozen=True):
     aspect: tuple[str, ...] = ()
     message: str = ""
     relation: tuple[str, ...] = ()
-    cases: Named = Named()
+    cases: CasePattern = CasePattern()
     link: str = ""
     unreported: str = ""
     documented: bool = False
@@ -129,7 +129,7 @@ def load_ledger(path: Path, subjects: Collection[str]) -> tuple[Cause, ...]:
     """
     files = sorted(path.glob("*.toml")) if path.is_dir() else [path]
     if not files:
-        raise Where(str(path), noun="cause").bad("no .toml file", "at least one")
+        raise Where(str(path), noun="cause").error("no .toml file", "at least one")
     causes = [cause for file in files for cause in _file(file, subjects)]
     check_unique(causes)
     return tuple(causes)
@@ -138,10 +138,10 @@ def load_ledger(path: Path, subjects: Collection[str]) -> tuple[Cause, ...]:
 def _file(path: Path, subjects: Collection[str]) -> list[Cause]:
     where = Where(str(path), noun="cause")
     kinds = ("cause", "documented")
-    tables = forms.table(forms.read_toml(path, "cause"), where, kinds)
+    tables = typed_fields.table(typed_fields.read_toml(path, "cause"), where, kinds)
     causes = []
     for kind in kinds:
-        listed = forms.items(tables.get(kind, []), where.at(kind), f"tables, each [[{kind}]]")
+        listed = typed_fields.items(tables.get(kind, []), where.at(kind), f"tables, each [[{kind}]]")
         for number, one in enumerate(listed):
             causes.append(_cause(one, where.at(kind, number), kind == "documented", subjects))
     return causes
@@ -158,27 +158,27 @@ def check_unique(causes: Iterable[Cause]) -> None:
         first = seen.setdefault(cause.id, cause)
         if first is not cause:
             where = Where(cause.file, cause.id, ("id",), "cause")
-            raise where.bad(f"an id that {first.file} has already", "one of its own")
+            raise where.error(f"an id that {first.file} has already", "one of its own")
 
 
 def _cause(raw: Any, place: Where, documented: bool, subjects: Collection[str]) -> Cause:
-    table = forms.table(raw, place)
+    table = typed_fields.table(raw, place)
     if "id" not in table:
         raise place.bad("no id", "id, a string")
     wanted = "1 to 120 of a-z 0-9 . _ -"
-    id = forms.text(table["id"], place.at("id"), wanted)
+    id = typed_fields.text(table["id"], place.at("id"), wanted)
     if not _ID.fullmatch(id):
-        raise place.at("id").bad(shown(id), wanted)
+        raise place.at("id").bad(format_value(id), wanted)
     where = Where(place.file, id, noun="cause")
-    forms.table(table, where, KEYS)
+    typed_fields.table(table, where, KEYS)
     for key in _DUE:
         if key not in table:
-            raise where.bad(f"no {key}", f"all of {', '.join(_DUE)}")
-    why = forms.text(table["why"], where.at("why"))
+            raise where.error(f"no {key}", f"all of {', '.join(_DUE)}")
+    why = typed_fields.text(table["why"], where.at("why"))
     if not why.strip():
-        raise where.at("why").bad("an empty string", "the reason, in a sentence or two")
+        raise where.at("why").error("an empty string", "the reason, in a sentence or two")
     routes = tuple(dict.fromkeys((*subjects, *(one.partition("/")[0] for one in subjects))))
-    observed = _known(table["observed"], where.at("observed"), "a known observation", OBSERVED)
+    observed = _known(table["observed"], where.at("observed"), "a known observation", OBSERVATIONS)
     cause = Cause(
         id,
         _known(table["subject"], where.at("subject"), "a subject or a framework", routes),
@@ -189,13 +189,13 @@ def _cause(raw: Any, place: Where, documented: bool, subjects: Collection[str]) 
         else (),
         _message(table, observed, where),
         _relation(table, observed, where),
-        _named(table["cases"], where.at("cases")) if "cases" in table else Named(),
+        _named(table["cases"], where.at("cases")) if "cases" in table else CasePattern(),
         *_source(table, documented, where),
         documented,
         place.file,
     )
     if "other plan" not in observed and cause.cases.plan:
-        raise where.at("cases", "plan").bad("a kind of plan", 'none, or observed = "other plan"')
+        raise where.at("cases", "plan").error("a kind of plan", 'none, or observed = "other plan"')
     return cause
 
 
@@ -206,16 +206,16 @@ def _message(table: dict[str, Any], observed: tuple[str, ...], where: Where) -> 
             raise where.bad("no message", "message, a pattern of what the framework says")
         return ""
     place = where.at("message")
-    text = forms.text(table["message"], place)
+    text = typed_fields.text(table["message"], place)
     if not {"refused", "hung", "crashed", "dry run differs"} & {*observed}:
         wanted = "none: only a refusal, a hang, a crash or a dry run that differs has a message"
-        raise place.bad(shown(text), wanted)
+        raise place.bad(format_value(text), wanted)
     try:
         empty = re.compile(text).search("") is not None
     except re.error as error:
-        raise place.bad(f"{shown(text)} ({error})", "a regular expression") from None
+        raise place.bad(f"{format_value(text)} ({error})", "a regular expression") from None
     if empty:
-        raise place.bad(f"{shown(text)}, which fits every message", "one that tells messages apart")
+        raise place.bad(f"{format_value(text)}, which fits every message", "one that tells messages apart")
     return text
 
 
@@ -232,16 +232,16 @@ def _relation(table: dict[str, Any], observed: tuple[str, ...], where: Where) ->
 
 def _source(table: dict[str, Any], documented: bool, where: Where) -> tuple[str, str]:
     """The link, and the day on which none was found: one of the two."""
-    link = forms.text(table.get("link", ""), where.at("link"))
+    link = typed_fields.text(table.get("link", ""), where.at("link"))
     if "link" in table and not _LINK.fullmatch(link):
-        raise where.at("link").bad(shown(link), "a link with http:// or https://")
-    looked = forms.text(table.get("unreported", ""), where.at("unreported"))
+        raise where.at("link").bad(format_value(link), "a link with http:// or https://")
+    looked = typed_fields.text(table.get("unreported", ""), where.at("unreported"))
     if "unreported" in table:
         try:
             date.fromisoformat(looked)
         except ValueError:
             wanted = "the day of the search, such as 2026-11-30"
-            raise where.at("unreported").bad(shown(looked), wanted) from None
+            raise where.at("unreported").bad(format_value(looked), wanted) from None
     if link and looked:
         raise where.bad("link and unreported", "one of the two")
     if documented and not link:
@@ -259,23 +259,23 @@ PLANS = (
 )  # fmt: skip
 
 
-def _named(raw: Any, where: Where) -> Named:
-    table = forms.table(raw, where, Named.__struct_fields__)
+def _named(raw: Any, where: Where) -> CasePattern:
+    table = typed_fields.table(raw, where, CasePattern.__struct_fields__)
     if not table:
-        raise where.bad("an empty table", f"at least one of {', '.join(Named.__struct_fields__)}")
+        raise where.bad("an empty table", f"at least one of {', '.join(CasePattern.__struct_fields__)}")
     given: dict[str, Any] = {}
     for key, value in table.items():
         place = where.at(key)
         if key in ("step", "only", "context"):
             given[key] = _some(value, place)
         elif key in ("axes", "devices"):
-            given[key] = forms.integer(value, place, 1, "an integer of at least 1")
+            given[key] = typed_fields.integer(value, place, 1, "an integer of at least 1")
         elif key in _FLAGS:
-            given[key] = forms.flag(value, place)
+            given[key] = typed_fields.flag(value, place)
         else:
             noun, known = _CLOSED[key]
             given[key] = _known(value, place, noun, known)
-    return Named(**given)
+    return CasePattern(**given)
 
 
 _CLOSED: dict[str, tuple[str, Collection[str]]] = {
@@ -288,17 +288,17 @@ _CLOSED: dict[str, tuple[str, Collection[str]]] = {
 
 
 def _some(value: Any, where: Where) -> tuple[str, ...]:
-    texts = (value,) if isinstance(value, str) else forms.texts(value, where, "a string or strings")
+    texts = (value,) if isinstance(value, str) else typed_fields.texts(value, where, "a string or strings")
     if not texts:
         raise where.bad("an empty list", "at least one string")
     return texts
 
 
 def _known(value: Any, where: Where, noun: str, known: Collection[str]) -> tuple[str, ...]:
-    return tuple(forms.one_of(one, where, noun, known) for one in _some(value, where))
+    return tuple(typed_fields.one_of(one, where, noun, known) for one in _some(value, where))
 
 
-def names(cause: Cause, case: Case, fact: Facts, steps: Collection[str]) -> bool:
+def can_show_in(cause: Cause, case: Case, fact: Facts, steps: Collection[str]) -> bool:
     """Whether a cause can show in a case at a step, by what is plain before anything runs.
 
     ``steps``: what `Named.step` is held against, the ops that can be at fault.
@@ -323,7 +323,7 @@ def _fits(op: str, patterns: Collection[str]) -> bool:
     return any(fnmatchcase(op, pattern) for pattern in patterns)
 
 
-def _recipe_fits(want: Named, recipe: Recipe | None) -> bool:
+def _recipe_fits(want: CasePattern, recipe: Recipe | None) -> bool:
     """Another plan of a recipe has a cause that names the recipe; all else may have any."""
     if recipe is None:
         return not want.recipe

@@ -13,22 +13,22 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from cases import expect, forms, meshes, program
-from cases.errors import Where, shown
-from cases.grids import Grid
-from cases.inputs import Tensor, read_input, read_layout, view_of
-from cases.meshes import Derived
+from cases import expectations, typed_fields, meshes, program
+from cases.errors import Where, format_value
+from cases.mesh_derivation import DerivedMesh
+from cases.inputs import DeclaredTensor, read_input, read_layout, find_view
+from cases.meshes import MeshStepResults
 from cases.model import Case, Input, Layout, Mesh, MeshStep, Question, Step, slug
 from cases.ops import OPS
-from cases.program import Typed, Written
+from cases.program import TensorType, WrittenStep
 from cases.recipes import RECIPES
-from cases.recipes.form import PASSES, read_recipe
-from cases.recipes.layouts import observed, plain
+from cases.recipes.recipe_reader import PASSES, read_recipe
+from cases.recipes.layouts import observed_names, unsharded_names
 
 KEYS = (
     "id", "source", "date", "kind", "notes", "tags", "insensitive",
     "mesh", "devices", "mesh_steps", "inputs", "program", "recipe", "to",
-    "context", "mode", "fresh", "check", *expect.KEYS,
+    "context", "mode", "fresh", "check", *expectations.KEYS,
 )  # fmt: skip
 
 CONTEXTS = ("loss_parallel",)
@@ -51,7 +51,7 @@ def load(path: Path) -> tuple[Case, ...]:
     else:
         files = sorted(one for one in path.rglob("*") if one.suffix in (".toml", ".json"))
         if not files:
-            raise Where(str(path)).bad("no .toml or .json file", "at least one")
+            raise Where(str(path)).error("no .toml or .json file", "at least one")
         cases = [case for file in files for case in _load_file(file)]
     check_unique(cases)
     return tuple(cases)
@@ -70,28 +70,28 @@ def check_unique(cases: Iterable[Case]) -> None:
             continue
         where = Where(case.file, case.id, ("id",))
         if first.id == case.id:
-            raise where.bad(f"an id that {first.file} has already", "one of its own")
+            raise where.error(f"an id that {first.file} has already", "one of its own")
         found = (
             f"an id that reads {slug(case.id)!r} in test ids, as {first.id!r} of {first.file} does"
         )
-        raise where.bad(found, "one of its own")
+        raise where.error(found, "one of its own")
 
 
 def _load_file(path: Path) -> list[Case]:
     where = Where(str(path))
     if path.suffix == ".json":
-        listed = forms.items(forms.read_json(path), where, "a list of cases")
+        listed = typed_fields.items(typed_fields.read_json(path), where, "a list of cases")
         places = [where.at(i) for i in range(len(listed))]
         # What releases did when the cases were collected: no business of a case.
         listed = [_without(one, "seen") for one in listed]
     elif path.suffix == ".toml":
-        tables = forms.table(forms.read_toml(path), where, ("case",))
-        listed = forms.items(tables.get("case", []), where.at("case"), "tables, each [[case]]")
+        tables = typed_fields.table(typed_fields.read_toml(path), where, ("case",))
+        listed = typed_fields.items(tables.get("case", []), where.at("case"), "tables, each [[case]]")
         places = [where.at("case", i) for i in range(len(listed))]
     else:
-        raise where.bad(f"suffix {shown(path.suffix)}", ".toml or .json, or a folder of them")
+        raise where.error(f"suffix {format_value(path.suffix)}", ".toml or .json, or a folder of them")
     if not listed:
-        raise where.bad("no cases", "at least one")
+        raise where.error("no cases", "at least one")
     return [read_case(one, str(path), place) for one, place in zip(listed, places, strict=True)]
 
 
@@ -105,49 +105,49 @@ def read_case(raw: Any, file: str, place: Where) -> Case:
     Raises:
         BadInput: anything wrong with it.
     """
-    table = forms.table(raw, place)
+    table = typed_fields.table(raw, place)
     if "id" not in table:
         raise place.bad("no id", "id, a string")
     wanted = "1 to 120 of A-Z a-z 0-9 . _ / -"
-    case_id = forms.text(table["id"], place.at("id"), wanted)
+    case_id = typed_fields.text(table["id"], place.at("id"), wanted)
     if not _ID.fullmatch(case_id):
-        raise place.at("id").bad(shown(case_id), wanted)
+        raise place.at("id").bad(format_value(case_id), wanted)
     where = Where(file, case_id)
-    forms.table(table, where, KEYS)
+    typed_fields.table(table, where, KEYS)
     said = {
-        key: forms.text(table.get(key, ""), where.at(key))
+        key: typed_fields.text(table.get(key, ""), where.at(key))
         for key in ("source", "kind", "notes", "insensitive")
     }
-    tags = frozenset(forms.texts(table.get("tags", []), where.at("tags")))
-    mode = forms.one_of(table.get("mode", "real"), where.at("mode"), "a mode", MODES)
+    tags = frozenset(typed_fields.texts(table.get("tags", []), where.at("tags")))
+    mode = typed_fields.one_of(table.get("mode", "real"), where.at("mode"), "a mode", MODES)
     context = table.get("context")
     if context is not None:
-        forms.one_of(context, where.at("context"), "a known context", CONTEXTS)
+        typed_fields.one_of(context, where.at("context"), "a known context", CONTEXTS)
     if "mesh" not in table:
-        raise where.bad("no mesh", "mesh, such as {x = 4}")
+        raise where.error("no mesh", "mesh, such as {x = 4}")
     mesh = meshes.read_mesh(table["mesh"], table.get("devices"), mode, where)
     derived = _derived(table, mesh, where)
     mesh_steps, views = derived.steps, derived.views
-    recipe, shown_of_it = None, dict[str, Tensor]()
+    recipe, shown_of_it = None, dict[str, DeclaredTensor]()
     if "recipe" in table:
         recipe, shown_of_it = read_recipe(table, mesh, mode, where)
     inputs, tensors = _inputs(table.get("inputs", {}), mesh, views, mode, where.at("inputs"))
-    written = program.read(table.get("program", []), where.at("program"))
+    written = program.read_program(table.get("program", []), where.at("program"))
     steps = _steps(written, table.get("to", {}), mesh, views, tensors, mode, where)
     # Whatever a mesh step does to a framework's registry of meshes outlives the case.
     fresh = bool(mesh_steps) or "state" in tags
     _check_after(mesh_steps, tensors, where.at("mesh_steps"))
     tensors |= shown_of_it
     counted = PASSES if recipe else (*tensors,)
-    expectation = expect.read_expectation(table, tensors, counted, views, mesh, mode, where)
+    expectation = expectations.read_expectation(table, tensors, counted, views, mesh, mode, where)
     told_of = (*views, *derived.equal, *filter(None, (expectation.refused,)))
     checked = _check(table, written, inputs, told_of, tensors, where)
     if recipe is not None:
         row = RECIPES[recipe.name]
-        checked = observed(row) if mode == "plan" else (*observed(row), *plain(row))
+        checked = observed_names(row) if mode == "plan" else (*observed_names(row), *unsharded_names(row))
     # What is said to be right is looked at, whether or not it is listed.
     known = (*tensors, *views) if recipe is None else ()
-    checked += tuple(name for name in known if name in expect.said_of(expectation) - {*checked})
+    checked += tuple(name for name in known if name in expectations.names_in_expectation(expectation) - {*checked})
     question = Question(
         id=case_id,
         mesh=mesh,
@@ -158,7 +158,7 @@ def read_case(raw: Any, file: str, place: Where) -> Case:
         context=context,
         mode=mode,  # type: ignore[arg-type]
         recipe=recipe,
-        fresh=forms.flag(table.get("fresh", fresh), where.at("fresh")),
+        fresh=typed_fields.flag(table.get("fresh", fresh), where.at("fresh")),
     )
     return Case(
         question=question,
@@ -175,88 +175,88 @@ def _date(value: Any, where: Where) -> str:
     if type(value) is datetime.date:
         return value.isoformat()
     wanted = "a date such as 2025-09-17"
-    text = forms.text(value, where, wanted)
+    text = typed_fields.text(value, where, wanted)
     try:
         if text and datetime.date.fromisoformat(text).isoformat() != text:
             raise ValueError
     except ValueError:
-        raise where.bad(shown(text), wanted) from None
+        raise where.error(format_value(text), wanted) from None
     return text
 
 
-def _derived(table: dict[str, Any], mesh: Mesh, where: Where) -> Derived:
+def _derived(table: dict[str, Any], mesh: Mesh, where: Where) -> MeshStepResults:
     """What the mesh steps make; nothing can come after one that is to be refused."""
     if "refused" in table:
         for other in ("inputs", "program", "recipe"):
-            forms.exclusive(table, "refused", other, where)
-    refused = forms.text(table.get("refused", ""), where.at("refused"), "the name of a mesh step")
+            typed_fields.exclusive(table, "refused", other, where)
+    refused = typed_fields.text(table.get("refused", ""), where.at("refused"), "the name of a mesh step")
     return meshes.read_steps(table.get("mesh_steps", []), mesh, where.at("mesh_steps"), refused)
 
 
 def _inputs(
-    raw: Any, mesh: Mesh, views: dict[str, Grid], mode: str, where: Where
-) -> tuple[tuple[Input, ...], dict[str, Tensor]]:
+    raw: Any, mesh: Mesh, views: dict[str, DerivedMesh], mode: str, where: Where
+) -> tuple[tuple[Input, ...], dict[str, DeclaredTensor]]:
     inputs, tensors = [], {}
-    for name, one in forms.table(raw, where).items():
+    for name, one in typed_fields.table(raw, where).items():
         place = where.at(name)
-        forms.identifier(name, place)
+        typed_fields.identifier(name, place)
         if name in views:
-            raise place.bad("the name of a mesh step", "a name not taken")
+            raise place.error("the name of a mesh step", "a name not taken")
         made, tensors[name] = read_input(name, one, mesh, views, mode, place)
         inputs.append(made)
     return tuple(inputs), tensors
 
 
 def _steps(
-    written: tuple[Written, ...],
+    written: tuple[WrittenStep, ...],
     to: Any,
     mesh: Mesh,
-    views: dict[str, Grid],
-    tensors: dict[str, Tensor],
+    views: dict[str, DerivedMesh],
+    tensors: dict[str, DeclaredTensor],
     mode: str,
     where: Where,
 ) -> tuple[Step, ...]:
     """The steps of a program; adds their results to ``tensors``."""
-    asked = forms.table(to, where.at("to"))
+    asked = typed_fields.table(to, where.at("to"))
     results = [one.result for one in written]
     for name in asked:
         if name not in results:
             wanted = f"a result: {', '.join(results) or 'there is none'}"
-            raise where.at("to").bad(f"name {shown(name)}", wanted)
+            raise where.at("to").error(f"name {format_value(name)}", wanted)
     steps: list[Step] = []
     inputs = tuple(tensors)
     for i, one in enumerate(written):
         if one.result in tensors or one.result in views:
             raise one.where.bad(f"{one.result!r} again", "a result with a name of its own")
         known = {name: tensor.typed for name, tensor in tensors.items()}
-        row = program.look_up(one, known, set(results[i:]))
+        row = program.check_step(one, known, set(results[i:]))
         if one.op == "grad":
             _check_grad(one, steps, inputs)
-        made = program.made_by(one, row, known, one.where)
+        made = program.infer_result(one, row, known, one.where)
         program.check_size(made, mode, one.where)
         first = next((tensors[arg] for arg in one.args if isinstance(arg, str)), None)
         on = first.mesh if first else mesh
         if "view" in one.params:
-            on = view_of(one.params["view"], mesh, views, one.where)
+            on = find_view(one.params["view"], mesh, views, one.where)
         _check_distinct(one, on)
         layout = _asked(one, asked, on, made, where)
         steps.append(Step(one.result, one.op, one.args, one.params, layout))
-        tensors[one.result] = Tensor(made, on, layout)
+        tensors[one.result] = DeclaredTensor(made, on, layout)
     return tuple(steps)
 
 
-def _check_distinct(step: Written, mesh: Mesh) -> None:
+def _check_distinct(step: WrittenStep, mesh: Mesh) -> None:
     """Axes along which seeds are to differ are axes of the mesh."""
     for axis in step.params.get("distinct", ()):
         if axis not in mesh.names:
             raise step.where.bad(f"distinct axis {axis!r}", "one of " + ", ".join(mesh.names))
 
 
-def _check_grad(step: Written, before: list[Step], inputs: tuple[str, ...]) -> None:
+def _check_grad(step: WrittenStep, before: list[Step], inputs: tuple[str, ...]) -> None:
     """A gradient is that of something that was made, with respect to an input that it is of."""
     of, by = step.args
     if by not in inputs:
-        raise step.where.bad(f"the gradient by {shown(by)}", f"an input: {', '.join(inputs)}")
+        raise step.where.bad(f"the gradient by {format_value(by)}", f"an input: {', '.join(inputs)}")
     made_of = {one.result: one.args for one in before}
     reached, waiting = set[object](), [of]
     while waiting:
@@ -264,7 +264,7 @@ def _check_grad(step: Written, before: list[Step], inputs: tuple[str, ...]) -> N
         reached.add(this)
         waiting += made_of.get(str(this), ())
     if of not in made_of or by not in reached:
-        raise step.where.bad(f"the gradient of {shown(of)} by {shown(by)}", f"a result of {by}")
+        raise step.where.bad(f"the gradient of {format_value(of)} by {format_value(by)}", f"a result of {by}")
     on_the_way = [one for one in before if one.result in reached]
     if any(one.op == "grad" for one in on_the_way):
         raise step.where.bad("the gradient of a gradient", "that of a value")
@@ -273,17 +273,17 @@ def _check_grad(step: Written, before: list[Step], inputs: tuple[str, ...]) -> N
         raise step.where.bad("a gradient through an embedding with padding_row", "one without")
 
 
-def _check_after(steps: tuple[MeshStep, ...], tensors: dict[str, Tensor], where: Where) -> None:
+def _check_after(steps: tuple[MeshStep, ...], tensors: dict[str, DeclaredTensor], where: Where) -> None:
     for i, step in enumerate(steps):
         if step.result in tensors:
-            raise where.at(i, 0).bad("the name of an input or result", "a name not taken")
+            raise where.at(i, 0).error("the name of an input or result", "a name not taken")
         if step.after and step.after not in tensors:
             wanted = "an input or a result: " + (", ".join(tensors) or "there is none")
-            raise where.at(i, 3, "after").bad(shown(step.after), wanted)
+            raise where.at(i, 3, "after").error(format_value(step.after), wanted)
 
 
 def _asked(
-    step: Written, to: dict[str, Any], mesh: Mesh, made: Typed, where: Where
+    step: WrittenStep, to: dict[str, Any], mesh: Mesh, made: TensorType, where: Where
 ) -> Layout | None:
     ndim = len(made.shape)
     if step.layout is not None:
@@ -301,10 +301,10 @@ def _asked(
 
 def _check(
     table: dict[str, Any],
-    written: tuple[Written, ...],
+    written: tuple[WrittenStep, ...],
     inputs: tuple[Input, ...],
     views: Collection[str],
-    tensors: dict[str, Tensor],
+    tensors: dict[str, DeclaredTensor],
     where: Where,
 ) -> tuple[str, ...]:
     """The names that count: as given, else all named results, else all inputs, else meshes."""
@@ -312,16 +312,16 @@ def _check(
         names = tuple(one.result for one in written if one.named)
         names = names or tuple(given.name for given in inputs) or tuple(views)
         if not names and "recipe" not in table:
-            raise where.bad("no inputs, program, mesh_steps or recipe", "something to check")
+            raise where.error("no inputs, program, mesh_steps or recipe", "something to check")
         return names
     place = where.at("check")
-    names = forms.texts(table["check"], place, "a list of names")
+    names = typed_fields.texts(table["check"], place, "a list of names")
     if not names:
-        raise place.bad("an empty list", "at least one name")
+        raise place.error("an empty list", "at least one name")
     for i, name in enumerate(names):
         if name in names[:i]:
-            raise place.at(i).bad(f"{name!r} again", "each name once")
+            raise place.at(i).error(f"{name!r} again", "each name once")
         if name not in tensors and name not in views:
             wanted = "an input, a result or a derived mesh: " + ", ".join([*tensors, *views])
-            raise place.at(i).bad(shown(name), wanted)
+            raise place.at(i).error(format_value(name), wanted)
     return names

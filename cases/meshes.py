@@ -10,9 +10,9 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from cases import forms, grids
-from cases.errors import Where, counted, shown
-from cases.grids import Grid, MeshError
+from cases import typed_fields, mesh_derivation
+from cases.errors import Where, format_count, format_value
+from cases.mesh_derivation import DerivedMesh, MeshError
 from cases.model import Mesh, MeshStep, mesh
 
 # A real run starts a process per device; a plan only does arithmetic.
@@ -21,11 +21,11 @@ MAX_DEVICES = {"real": 64, "plan": 65536}
 MESH_OPS: tuple[str, ...] = get_args(get_type_hints(MeshStep)["op"])
 
 
-class Derived(msgspec.Struct, frozen=True):
+class MeshStepResults(msgspec.Struct, frozen=True):
     """What the mesh steps of a case make: the steps, the derived meshes, the comparisons."""
 
     steps: tuple[MeshStep, ...] = ()
-    views: dict[str, Grid] = {}
+    views: dict[str, DerivedMesh] = {}
     equal: dict[str, bool] = {}
 
 
@@ -38,40 +38,40 @@ def read_mesh(raw: Any, devices: Any, mode: str, where: Where) -> Mesh:
     sizes = read_sizes(raw, where.at("mesh"))
     count, most = math.prod(sizes.values()), MAX_DEVICES[mode]
     if count > most:
-        raise where.at("mesh").bad(counted(count, "device"), f"at most {most:,} in mode {mode}")
+        raise where.at("mesh").error(format_count(count, "device"), f"at most {most:,} in mode {mode}")
     made = mesh(sizes)
     return made if devices is None else with_devices(made, devices, mode, where.at("devices"))
 
 
 def read_sizes(raw: Any, where: Where) -> dict[str, int]:
     """Axis -> size, at least one axis, each size at least 1."""
-    table = forms.table(raw, where)
+    table = typed_fields.table(raw, where)
     if not table:
-        raise where.bad("no axes", "at least one, such as {x = 4}")
+        raise where.error("no axes", "at least one, such as {x = 4}")
     wanted = "an integer of at least 1"
     return {
-        forms.identifier(axis, where.at(axis)): forms.integer(size, where.at(axis), 1, wanted)
+        typed_fields.identifier(axis, where.at(axis)): typed_fields.integer(size, where.at(axis), 1, wanted)
         for axis, size in table.items()
     }
 
 
 def with_devices(of: Mesh, raw: Any, mode: str, where: Where) -> Mesh:
     """The same axes over the devices listed, row-major."""
-    listed = forms.items(raw, where, "a list of devices")
+    listed = typed_fields.items(raw, where, "a list of devices")
     if len(listed) != of.size:
-        raise where.bad(counted(len(listed), "device"), f"{of.size}, one for each mesh position")
+        raise where.error(format_count(len(listed), "device"), f"{of.size}, one for each mesh position")
     most = MAX_DEVICES[mode]
     seen: set[int] = set()
     for i, device in enumerate(listed):
-        if forms.integer(device, where.at(i), 0, "a device number") >= most:
-            raise where.at(i).bad(f"device {device}", f"one below {most:,} in mode {mode}")
+        if typed_fields.integer(device, where.at(i), 0, "a device number") >= most:
+            raise where.at(i).error(f"device {device}", f"one below {most:,} in mode {mode}")
         if device in seen:
-            raise where.at(i).bad(f"device {device} again", "each device once")
+            raise where.at(i).error(f"device {device} again", "each device once")
         seen.add(device)
     return Mesh(of.axes, tuple(listed))
 
 
-def by_device(devices: tuple[int, ...]) -> tuple[int, ...]:
+def listing_order(devices: tuple[int, ...]) -> tuple[int, ...]:
     """For each mesh position, the place of its device when all are listed in order.
 
     A list per device stands in the order of device numbers; this says which entry belongs
@@ -81,7 +81,7 @@ def by_device(devices: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(place[device] for device in devices)
 
 
-def read_steps(raw: Any, of: Mesh, where: Where, refused: str = "") -> Derived:
+def read_steps(raw: Any, of: Mesh, where: Where, refused: str = "") -> MeshStepResults:
     """The mesh steps of a case, and what each makes.
 
     ``refused``: the last step, which is wrong on purpose, and makes nothing.
@@ -91,81 +91,81 @@ def read_steps(raw: Any, of: Mesh, where: Where, refused: str = "") -> Derived:
             ``refused`` step that is right, or not the last.
     """
     steps: list[MeshStep] = []
-    made: dict[str, Grid] = {}
+    made: dict[str, DerivedMesh] = {}
     equal: dict[str, bool] = {}
-    for i, one in enumerate(forms.items(raw, where, "a list of mesh steps")):
+    for i, one in enumerate(typed_fields.items(raw, where, "a list of mesh steps")):
         place = where.at(i)
         step = _read_step(one, of, made, place)
         if step.result in {*of.names, *(before.result for before in steps)}:
-            raise place.at(0).bad(f"{step.result!r} again", "a name not taken")
+            raise place.at(0).error(f"{step.result!r} again", "a name not taken")
         steps.append(step)
         try:
             if step.op == "mesh_equal":
-                equal[step.result] = grids.equal(step, made)
+                equal[step.result] = mesh_derivation.are_equal(step, made)
             else:
-                made[step.result] = grids.derive(step, of, made)
+                made[step.result] = mesh_derivation.derive_mesh(step, of, made)
         except MeshError as error:
             if step.result != refused:
-                raise place.at(*error.place).bad(error.found, error.wanted) from None
+                raise place.at(*error.place).error(error.found, error.wanted) from None
             continue
         if step.result == refused:
-            raise place.bad("a mesh step that is right", "one to be refused, as refused says")
+            raise place.error("a mesh step that is right", "one to be refused, as refused says")
         if "from" in step.params and made[step.result].mesh.axes != of.axes:
-            found = f"a mesh {_said(made[step.result].mesh)}"
-            raise place.bad(found, f"the case's mesh {_said(of)}, which is made from this one")
+            found = f"a mesh {_format_axes(made[step.result].mesh)}"
+            raise place.error(found, f"the case's mesh {_format_axes(of)}, which is made from this one")
     if refused and (not steps or steps[-1].result != refused):
         last = repr(steps[-1].result) if steps else "there is none"
-        raise where.bad(f"refused {shown(refused)}", f"the last mesh step: {last}")
-    return Derived(tuple(steps), made, equal)
+        raise where.error(f"refused {format_value(refused)}", f"the last mesh step: {last}")
+    return MeshStepResults(tuple(steps), made, equal)
 
 
 # What each op takes beside "of", "from" and "after".
 _PARAMS = {"mesh_unflatten": ("axes", "fake")}
 
 
-def _read_step(raw: Any, of: Mesh, made: dict[str, Grid], where: Where) -> MeshStep:
+def _read_step(raw: Any, of: Mesh, made: dict[str, DerivedMesh], where: Where) -> MeshStep:
     """A step as it is written; whether it makes a mesh is not looked at."""
-    parts = forms.items(raw, where)
+    parts = typed_fields.items(raw, where)
     if len(parts) not in (3, 4):
         raise where.bad(
-            counted(len(parts), "part"), "[result, op, axes] or [result, op, axes, {…}]"
+            format_count(len(parts), "part"), "[result, op, axes] or [result, op, axes, {…}]"
         )
-    result = forms.identifier(parts[0], where.at(0))
-    op = forms.one_of(parts[1], where.at(1), "a mesh op", MESH_OPS)
-    axes = forms.texts(parts[2], where.at(2), "a list of axes")
+    result = typed_fields.identifier(parts[0], where.at(0))
+    op = typed_fields.one_of(parts[1], where.at(1), "a mesh op", MESH_OPS)
+    axes = typed_fields.texts(parts[2], where.at(2), "a list of axes")
     known = (*_PARAMS.get(op, ()), *(() if op == "mesh_equal" else ("from", "of")), "after")
     place = where.at(3)
-    params = dict(forms.table(parts[3] if len(parts) == 4 else {}, place, known))
-    after = forms.text(params.pop("after", ""), place.at("after"))
-    forms.exclusive(params, "from", "of", place)
+    params = dict(typed_fields.table(parts[3] if len(parts) == 4 else {}, place, known))
+    after = typed_fields.text(params.pop("after", ""), place.at("after"))
+    typed_fields.exclusive(params, "from", "of", place)
     if op == "mesh_equal":
         if len(axes) != 2:
-            raise where.at(2).bad(counted(len(axes), "name"), "two derived meshes")
+            raise where.at(2).bad(format_count(len(axes), "name"), "two derived meshes")
         for at, name in enumerate(axes):
             _earlier(name, made, where.at(2, at))
     if "of" in params:
-        _earlier(forms.text(params["of"], place.at("of")), made, place.at("of"))
+        _earlier(typed_fields.text(params["of"], place.at("of")), made, place.at("of"))
     if "from" in params:
         size = math.prod(read_sizes(params["from"], place.at("from")).values())
         if size != of.size:
-            found = counted(size, "device")
+            found = format_count(size, "device")
             raise place.at("from").bad(found, f"{of.size}, as the case's mesh has")
     if op == "mesh_unflatten":
         if "axes" not in params:
             raise place.bad("no axes", "the new axes with their sizes")
         inner = read_sizes(params["axes"], place.at("axes"))
-        for at, axis in enumerate(forms.texts(params.get("fake", []), place.at("fake"))):
+        for at, axis in enumerate(typed_fields.texts(params.get("fake", []), place.at("fake"))):
             if axis not in inner:
                 wanted = "a new axis: " + ", ".join(inner)
-                raise place.at("fake", at).bad(f"axis {shown(axis)}", wanted)
+                raise place.at("fake", at).bad(f"axis {format_value(axis)}", wanted)
     return MeshStep(result, op, axes, params, after)  # type: ignore[arg-type]
 
 
-def _earlier(name: str, made: dict[str, Grid], where: Where) -> None:
+def _earlier(name: str, made: dict[str, DerivedMesh], where: Where) -> None:
     if name not in made:
         wanted = "an earlier mesh step: " + (", ".join(made) or "there is none")
-        raise where.bad(shown(name), wanted)
+        raise where.bad(format_value(name), wanted)
 
 
-def _said(of: Mesh) -> str:
+def _format_axes(of: Mesh) -> str:
     return ", ".join(f"{name}={size}" for name, size in of.axes)

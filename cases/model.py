@@ -19,7 +19,7 @@ REDUCTIONS = ("sum", "avg", "max", "min", "product")
 
 # The axis along which the meshes that devices see of a derived one stand side by side. No axis of
 # a case can be called so, and no layout names it.
-REST = "*"
+STACKED_AXIS = "*"
 
 Scalar = bool | int | float | str
 Param = Scalar | None | list[int | float | str] | dict[str, int]
@@ -45,9 +45,9 @@ class Mesh(msgspec.Struct, frozen=True):
         return tuple(name for name, _ in self.axes)
 
     @property
-    def named(self) -> tuple[str, ...]:
+    def layout_axes(self) -> tuple[str, ...]:
         """The axes that a layout can name: all but `REST`."""
-        return tuple(name for name in self.names if name != REST)
+        return tuple(name for name in self.names if name != STACKED_AXIS)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from cases.layout import due
+from cases.layout import reduction_order
 from cases.model import REDUCTIONS, Layout, Mesh
 
 _PLACEMENT = re.compile(
@@ -44,15 +44,15 @@ def from_placements(placements: Sequence[str], mesh: Mesh, ndim: int) -> Layout:
     Raises:
         NotationError: a placement is malformed, or no order of axes has that split factor.
     """
-    if len(placements) != len(mesh.named):
+    if len(placements) != len(mesh.layout_axes):
         raise NotationError(
             f"{len(placements)} placement{'' if len(placements) == 1 else 's'}",
-            f"one for each of the {len(mesh.named)} mesh axes {', '.join(mesh.named)}",
+            f"one for each of the {len(mesh.layout_axes)} mesh axes {', '.join(mesh.layout_axes)}",
         )
     dims: list[list[str]] = [[] for _ in range(ndim)]
     partial: list[tuple[str, str]] = []
     # From the last mesh axis to the first, so that a split factor counts axes placed already.
-    for axis, text in reversed(list(zip(mesh.named, placements, strict=True))):
+    for axis, text in reversed(list(zip(mesh.layout_axes, placements, strict=True))):
         read = _PLACEMENT.fullmatch(text)
         if read is None:
             raise NotationError(repr(text), "R, S(dim), SS(dim,factor) or P(reduction)", axis)
@@ -91,9 +91,9 @@ def from_mapping(placements: Mapping[str, str], mesh: Mesh, ndim: int) -> Layout
         NotationError: an axis is not the mesh's, or a placement is malformed.
     """
     for axis in placements:
-        if axis not in mesh.named:
-            raise NotationError(f"axis {axis!r}", "one of " + ", ".join(mesh.named))
-    return from_placements([placements.get(axis, "R") for axis in mesh.named], mesh, ndim)
+        if axis not in mesh.layout_axes:
+            raise NotationError(f"axis {axis!r}", "one of " + ", ".join(mesh.layout_axes))
+    return from_placements([placements.get(axis, "R") for axis in mesh.layout_axes], mesh, ndim)
 
 
 @lru_cache(maxsize=4096)
@@ -152,7 +152,7 @@ def to_placements(layout: Layout, mesh: Mesh) -> tuple[str, ...]:
     """
     placements = dict.fromkeys(mesh.named, "R")
     in_order = tuple(sorted(layout.partial, key=lambda pending: mesh.names.index(pending[0])))
-    if due(layout.partial) != due(in_order):
+    if reduction_order(layout.partial) != reduction_order(in_order):
         order = ", ".join(axis for axis, _ in layout.partial)
         raise NotationError(f"reductions due in the order {order}", "the order of the mesh axes")
     for axis, op in layout.partial:
@@ -188,7 +188,7 @@ def _entry(axes: tuple[str, ...]) -> str:
     return repr(axes[0]) if len(axes) == 1 else f"({', '.join(map(repr, axes))})"
 
 
-def both(layout: Layout, mesh: Mesh) -> str:
+def format_both_notations(layout: Layout, mesh: Mesh) -> str:
     """The layout in both notations, for people: ``[S(0), R]  =  P('dp')``."""
     sides = []
     try:

@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from cases import forms
+from cases import typed_fields
 from cases.arrays import DTYPES, numpy_dtype
-from cases.errors import Where, a_known, counted, shown
+from cases.errors import Where, format_known, format_count, format_value
 from cases.model import Param, Question, Step
 from cases.ops import OPS, Op
 from cases.ops.randomness import GENERATORS, SEEDINGS
@@ -41,7 +41,7 @@ _ALSO = {"bitwise_invert": "bitwise_not", "invert": "bitwise_not"}
 _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "none": None}
 
 
-class Typed(msgspec.Struct, frozen=True):
+class TensorType(msgspec.Struct, frozen=True):
     """A tensor before it has values: its global shape and its dtype."""
 
     shape: tuple[int, ...]
@@ -53,7 +53,7 @@ class Typed(msgspec.Struct, frozen=True):
         return math.prod(self.shape)
 
 
-class Written(msgspec.Struct, frozen=True):
+class WrittenStep(msgspec.Struct, frozen=True):
     """A step as it was written: names unresolved, the layout asked for not yet read.
 
     ``layout``: placements, axis -> placement, or a PartitionSpec; None where none was
@@ -71,14 +71,14 @@ class Written(msgspec.Struct, frozen=True):
     named: bool = True
 
 
-def read(raw: Any, where: Where) -> tuple[Written, ...]:
+def read_program(raw: Any, where: Where) -> tuple[WrittenStep, ...]:
     """The steps of a program: strings, and lists [result, op, arguments, parameters].
 
     Raises:
         BadInput: a step that cannot be parsed; names and ops are not looked up here.
     """
-    steps: list[Written] = []
-    for i, one in enumerate(forms.items(raw, where, "a list of steps")):
+    steps: list[WrittenStep] = []
+    for i, one in enumerate(typed_fields.items(raw, where, "a list of steps")):
         if isinstance(one, str):
             steps += _parse(one, where.at(i))
         else:
@@ -86,46 +86,46 @@ def read(raw: Any, where: Where) -> tuple[Written, ...]:
     return tuple(msgspec.structs.replace(one, op=_ALSO.get(one.op, one.op)) for one in steps)
 
 
-def _listed(raw: Any, where: Where) -> Written:
-    parts = forms.items(raw, where, "a string or a list [result, op, arguments, parameters]")
+def _listed(raw: Any, where: Where) -> WrittenStep:
+    parts = typed_fields.items(raw, where, "a string or a list [result, op, arguments, parameters]")
     if len(parts) not in (3, 4):
         raise where.bad(
-            counted(len(parts), "part"), "[result, op, arguments] with parameters or without"
+            format_count(len(parts), "part"), "[result, op, arguments] with parameters or without"
         )
-    result = forms.identifier(parts[0], where.at(0))
-    op = forms.text(parts[1], where.at(1), "the name of an op")
+    result = typed_fields.identifier(parts[0], where.at(0))
+    op = typed_fields.text(parts[1], where.at(1), "the name of an op")
     args = []
-    for i, arg in enumerate(forms.items(parts[2], where.at(2), "a list of arguments")):
+    for i, arg in enumerate(typed_fields.items(parts[2], where.at(2), "a list of arguments")):
         if not isinstance(arg, str | bool):
-            forms.number(arg, where.at(2, i), "a name or a finite number")
+            typed_fields.number(arg, where.at(2, i), "a name or a finite number")
         args.append(arg)
-    params = dict(forms.table(parts[3] if len(parts) == 4 else {}, where.at(3)))
+    params = dict(typed_fields.table(parts[3] if len(parts) == 4 else {}, where.at(3)))
     layout, asked_at = _placed(op, params, where.at(3), where)
-    return Written(result, op, tuple(args), params, layout, where, asked_at)
+    return WrittenStep(result, op, tuple(args), params, layout, where, asked_at)
 
 
 def _placed(op: str, params: dict[str, Any], place: Where, where: Where) -> tuple[Any, Where]:
     """The layout among the parameters of an op that takes one, taken out of them; and where."""
     if op in OPS and OPS[op].places:
-        forms.exclusive(params, "placements", "spec", place)
+        typed_fields.exclusive(params, "placements", "spec", place)
         for key in ("placements", "spec"):
             if key in params:
                 return params.pop(key), place.at(key)
     return None, where
 
 
-def _parse(text: str, where: Where) -> list[Written]:
+def _parse(text: str, where: Where) -> list[WrittenStep]:
     if len(text) > MAX_STEP:
         raise where.bad(f"a step of {len(text):,} characters", f"at most {MAX_STEP:,}")
     try:
         return _steps_of(_body(text), text, where)
     except SyntaxError as error:
-        found = f"{shown(text)}: {error.msg} at column {error.offset or 1}"
+        found = f"{format_value(text)}: {error.msg} at column {error.offset or 1}"
         raise where.bad(found, _EXAMPLE) from None
     except (MemoryError, RecursionError):
-        raise where.bad(f"{shown(text)}, nested too deeply to read", _EXAMPLE) from None
+        raise where.bad(f"{format_value(text)}, nested too deeply to read", _EXAMPLE) from None
     except ValueError:
-        raise where.bad(f"{shown(text)} with a NUL", _EXAMPLE) from None
+        raise where.bad(f"{format_value(text)} with a NUL", _EXAMPLE) from None
 
 
 @lru_cache(maxsize=4096)
@@ -133,14 +133,14 @@ def _body(text: str) -> list[ast.stmt]:
     return ast.parse(text).body
 
 
-def _steps_of(body: list[ast.stmt], text: str, where: Where) -> list[Written]:
+def _steps_of(body: list[ast.stmt], text: str, where: Where) -> list[WrittenStep]:
     if len(body) != 1 or not isinstance(body[0], ast.Assign) or len(body[0].targets) != 1:
-        raise where.bad(shown(text), _EXAMPLE)
+        raise where.bad(format_value(text), _EXAMPLE)
     target, value = body[0].targets[0], body[0].value
     if not isinstance(target, ast.Name):
         raise _unexpected(target, where, "the name of the result")
-    result = forms.identifier(target.id, where)
-    steps: list[Written] = []
+    result = typed_fields.identifier(target.id, where)
+    steps: list[WrittenStep] = []
     if isinstance(_operand(value, result, steps, where), str) and steps:
         # The outermost op is the last made and takes the name of the whole.
         steps[-1] = msgspec.structs.replace(steps[-1], result=result, named=True)
@@ -150,11 +150,11 @@ def _steps_of(body: list[ast.stmt], text: str, where: Where) -> list[Written]:
 
 def _unexpected(node: ast.AST, where: Where, wanted: str) -> Exception:
     column = getattr(node, "col_offset", 0) + 1
-    return where.bad(f"{shown(ast.unparse(node))} at column {column}", wanted)
+    return where.bad(f"{format_value(ast.unparse(node))} at column {column}", wanted)
 
 
 def _operand(
-    node: ast.expr, result: str, steps: list[Written], where: Where
+    node: ast.expr, result: str, steps: list[WrittenStep], where: Where
 ) -> str | int | float | bool:
     """The name or number that an expression stands for; its own steps come first in ``steps``.
 
@@ -167,9 +167,9 @@ def _operand(
         case ast.Name(id=name):
             return name
         case ast.Constant(value=bool() | int() | float() as value):
-            return value if isinstance(value, bool) else forms.number(value, where)
+            return value if isinstance(value, bool) else typed_fields.number(value, where)
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
-            return forms.number(-value, where)
+            return typed_fields.number(-value, where)
         case ast.UnaryOp(op=ast.USub(), operand=inner):
             op, written = "negative", [inner]
         case ast.UnaryOp(op=ast.Invert(), operand=inner):
@@ -186,7 +186,7 @@ def _operand(
             raise _unexpected(node, where, "a name, a finite number or an op")
     args = tuple(_operand(one, result, steps, where) for one in written)
     name = f"{result}_{len(steps) + 1}"
-    steps.append(Written(name, op, args, params, layout, where, asked_at, named=False))
+    steps.append(WrittenStep(name, op, args, params, layout, where, asked_at, named=False))
     return name
 
 
@@ -338,7 +338,7 @@ PARAMS: dict[str, tuple[Callable[[Any], bool], str]] = {
 _GROWS = ("repeats", "classes", "before", "after")
 
 
-def look_up(step: Written, known: dict[str, Typed], later: set[str]) -> Op:
+def check_step(step: WrittenStep, known: dict[str, TensorType], later: set[str]) -> Op:
     """The row of a step's op, its arguments and parameters checked against it.
 
     ``known``: the tensors there are so far. ``later``: the results still to come.
@@ -349,36 +349,36 @@ def look_up(step: Written, known: dict[str, Typed], later: set[str]) -> Op:
     """
     where, row = step.where, OPS.get(step.op)
     if row is None:
-        raise where.bad(f"op {shown(step.op)}", a_known("a known op", step.op, OPS))
+        raise where.bad(f"op {format_value(step.op)}", format_known("a known op", step.op, OPS))
     most = len(row.args) + len(row.more)
     if not len(row.args) <= len(step.args) <= most:
         wanted = f"{len(row.args)} for {step.op}: {', '.join(row.args) or 'none'}"
         if row.more:
             wanted += f", and then {' and '.join(row.more)} if you like"
-        raise where.bad(counted(len(step.args), "argument"), wanted)
+        raise where.bad(format_count(len(step.args), "argument"), wanted)
     for arg in step.args:
         if isinstance(arg, str) and arg not in known:
-            found = shown(arg) + (" before it is made" if arg in later else "")
+            found = format_value(arg) + (" before it is made" if arg in later else "")
             raise where.bad(found, "an input or an earlier result: " + (", ".join(known) or "none"))
         if not isinstance(arg, str) and not row.numbers:
-            raise where.bad(f"number {shown(arg)}", f"names only: {step.op} takes no numbers")
+            raise where.bad(f"number {format_value(arg)}", f"names only: {step.op} takes no numbers")
     if row.args and not any(isinstance(arg, str) for arg in step.args):
         raise where.bad("numbers only", "at least one input or result as an argument")
     accepted = row.required + row.optional
     for name, value in step.params.items():
         if name not in accepted:
             what = f"a parameter of {step.op}: {', '.join(accepted) or 'it has none'}"
-            raise where.bad(f"parameter {shown(name)}", what)
+            raise where.bad(f"parameter {format_value(name)}", what)
         fits, wanted = PARAMS[name]
         if not fits(value):
-            raise where.bad(f"{name} = {shown(value)}", wanted)
+            raise where.bad(f"{name} = {format_value(value)}", wanted)
     for name in row.required:
         if name not in step.params:
             raise where.bad(f"no {name}", f"{step.op} with {', '.join(row.required)}")
     return row
 
 
-def outcome(row: Op, args: tuple[Any, ...], params: dict[str, Param], framework: str = "") -> Typed:
+def infer_type(row: Op, args: tuple[Any, ...], params: dict[str, Param], framework: str = "") -> TensorType:
     """Shape and dtype of an op's result, learnt from its meaning in NumPy.
 
     ``args``: `Typed` or numbers. No data are needed, nor much memory: where only it matters
@@ -390,12 +390,12 @@ def outcome(row: Op, args: tuple[Any, ...], params: dict[str, Param], framework:
     """
     small: dict[int, int] = {}
     if _is_blind(row, args) and params.keys() <= _SIZELESS:
-        sizes = {size for arg in args if isinstance(arg, Typed) for size in arg.shape}
+        sizes = {size for arg in args if isinstance(arg, TensorType) for size in arg.shape}
         small = {size: 17 + i for i, size in enumerate(sorted(sizes - set(range(17))))}
     large = {short: size for size, short in small.items()}
     stand_ins = [
         _stand_in(arg.dtype, tuple(small.get(size, size) for size in arg.shape), row.family)
-        if isinstance(arg, Typed)
+        if isinstance(arg, TensorType)
         else arg
         for arg in args
     ]
@@ -414,7 +414,7 @@ def outcome(row: Op, args: tuple[Any, ...], params: dict[str, Param], framework:
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         text = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(re.sub(r"\d+", lambda n: str(large.get(int(n[0]), n[0])), text)) from None
-    return Typed(tuple(large.get(int(n), int(n)) for n in made.shape), made.dtype.name)
+    return TensorType(tuple(large.get(int(n), int(n)) for n in made.shape), made.dtype.name)
 
 
 # Families and ops in which only it matters which sizes are equal, and parameters that are none.
@@ -433,7 +433,7 @@ def _is_blind(row: Op, args: tuple[Any, ...]) -> bool:
     """Whether sizes may have other names while a shape is learnt."""
     if row.name == "scaled_dot_product_attention":
         # Groups of heads are a quotient of sizes.
-        return len({arg.shape[:-2] for arg in args if isinstance(arg, Typed)}) == 1
+        return len({arg.shape[:-2] for arg in args if isinstance(arg, TensorType)}) == 1
     return row.family in _BLIND or row.name in _BLIND_OPS
 
 
@@ -445,7 +445,7 @@ def _stand_in(dtype: str, shape: tuple[int, ...], family: str) -> Any:
     return np.broadcast_to(np.ones((), numpy_dtype(dtype)), shape)
 
 
-def made_by(step: Written | Step, row: Op, known: dict[str, Typed], where: Where) -> Typed:
+def infer_result(step: WrittenStep | Step, row: Op, known: dict[str, TensorType], where: Where) -> TensorType:
     """As `outcome`, for a step among ``known`` tensors.
 
     Raises:
@@ -454,15 +454,15 @@ def made_by(step: Written | Step, row: Op, known: dict[str, Typed], where: Where
     args = tuple(known[arg] if isinstance(arg, str) else arg for arg in step.args)
     for name in _GROWS:
         factor = step.params.get(name, 0)
-        size = max((arg.size for arg in args if isinstance(arg, Typed)), default=1)
+        size = max((arg.size for arg in args if isinstance(arg, TensorType)), default=1)
         if isinstance(factor, int) and factor * size > MAX_ELEMENTS:
             raise where.bad(
                 f"{name} = {factor:,} of {size:,}", f"at most {MAX_ELEMENTS:,} elements"
             )
     try:
-        made = outcome(row, args, step.params)
+        made = infer_type(row, args, step.params)
     except ValueError as error:
-        said = ", ".join(_said(arg) for arg in args)
+        said = ", ".join(_format_argument(arg) for arg in args)
         wanted = f"arguments that {step.op} takes (NumPy: {error})"
         raise where.bad(said, wanted) from None
     if made.dtype not in DTYPES:
@@ -470,11 +470,11 @@ def made_by(step: Written | Step, row: Op, known: dict[str, Typed], where: Where
     return made
 
 
-def _said(arg: Typed | float) -> str:
-    return f"{arg.dtype}{list(arg.shape)}" if isinstance(arg, Typed) else str(arg)
+def _format_argument(arg: TensorType | float) -> str:
+    return f"{arg.dtype}{list(arg.shape)}" if isinstance(arg, TensorType) else str(arg)
 
 
-def check_size(tensor: Typed, mode: str, where: Where) -> None:
+def check_size(tensor: TensorType, mode: str, where: Where) -> None:
     """Refuses a tensor that is too large to compute with.
 
     Raises:
@@ -486,14 +486,14 @@ def check_size(tensor: Typed, mode: str, where: Where) -> None:
         raise where.bad(f"{tensor.size:,} elements", f"at most {MAX_ELEMENTS:,} in mode real")
 
 
-def shapes(question: Question, framework: str = "") -> dict[str, Typed]:
+def infer_types(question: Question, framework: str = "") -> dict[str, TensorType]:
     """Global shape and dtype of every input and result, in program order, as a framework has them.
 
     Raises:
         ValueError: NumPy refuses a step, which `load` would have refused.
     """
-    known = {given.name: Typed(given.shape, given.dtype) for given in question.inputs}
+    known = {given.name: TensorType(given.shape, given.dtype) for given in question.inputs}
     for step in question.steps:
         args = tuple(known[arg] if isinstance(arg, str) else arg for arg in step.args)
-        known[step.result] = outcome(OPS[step.op], args, step.params, framework)
+        known[step.result] = infer_type(OPS[step.op], args, step.params, framework)
     return known

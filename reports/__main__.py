@@ -10,9 +10,9 @@ import sys
 from collections.abc import Sequence
 
 from cases.errors import BadInput
-from reports.drift import case, page_html, page_markdown
-from reports.drift.finding import Unknown, listed
-from reports.drift.shelf import cases, told
+from reports.drift import case_history, page_html, page_markdown
+from reports.drift.finding_listing import UnknownId, list_finding
+from reports.drift.release_history import catalogue_by_id, committed_histories
 from suites.sources import RECORDS
 
 
@@ -27,18 +27,18 @@ def main(arguments: Sequence[str]) -> int:
     one.add_argument("--case", metavar="ID", help="tell one case through all releases")
     one.add_argument("--finding", metavar="ID", help="list all cases of one finding")
     given = parser.parse_args(arguments)
-    known = cases()
+    known = catalogue_by_id()
     try:
         if given.case is not None:
-            lines = case.told(RECORDS, case.named(given.case, known))
+            lines = case_history.format_history(RECORDS, case_history.find_case(given.case, known))
         elif given.finding is not None:
-            lines = listed(given.finding, told(), known)
+            lines = list_finding(given.finding, committed_histories(), known)
         else:
             lines = []
             for module in (page_markdown, page_html):
-                module.PAGE.write_text(module.page(told(), known))
+                module.PAGE.write_text(module.page(committed_histories(), known))
                 lines.append(str(module.PAGE))
-    except (BadInput, Unknown) as error:
+    except (BadInput, UnknownId) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     sys.stdout.write("\n".join(lines) + "\n")

@@ -13,9 +13,9 @@ from adapters.registry import framework_of
 from cases.catalogue import catalogue
 from cases.ledger import Cause
 from cases.model import Case, slug
-from suites.failure import mesh_said, said
+from suites.failure import format_mesh_step, format_step
 from suites.observation import SEVERITIES, Severity
-from suites.pairs import Met, Tally
+from suites.release_pairs import CauseUse, Tally
 from suites.tensors import mesh_of
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "causes.md"
@@ -50,25 +50,25 @@ def page(tally: Tally, ledger: Sequence[Cause], releases: Releases) -> str:
         if own:
             lines += [f"## {title}", ""]
             for cause in sorted(own, key=lambda one: one.id):
-                lines += _told(cause, tally.met[cause.id], releases, known)
+                lines += _format_cause(cause, tally.met[cause.id], releases, known)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def table(tally: Tally, ledger: Sequence[Cause], releases: Releases) -> list[str]:
+def list_causes(tally: Tally, ledger: Sequence[Cause], releases: Releases) -> list[str]:
     """Where each cause shows, a line each."""
     return [
-        f"{cause.id}: {_shows(tally.met[cause.id], cause, releases)}"
+        f"{cause.id}: {_format_releases(tally.met[cause.id], cause, releases)}"
         for cause in ledger
         if cause.id in tally.met
     ]
 
 
-def _severity(met: Met) -> Severity:
+def _severity(met: CauseUse) -> Severity:
     assert met.smallest is not None
     return met.smallest[2].severity or SEVERITIES[-1]
 
 
-def _shows(met: Met, cause: Cause, releases: Releases) -> str:
+def _format_releases(met: CauseUse, cause: Cause, releases: Releases) -> str:
     assert met.smallest is not None
     ours = releases[framework_of(met.smallest[2].subject)]
     runs: list[list[str]] = []
@@ -83,7 +83,7 @@ def _shows(met: Met, cause: Cause, releases: Releases) -> str:
     return f"{where}; {cases:,} case{'' if cases == 1 else 's'}"
 
 
-def _told(cause: Cause, met: Met, releases: Releases, known: Mapping[str, Case]) -> list[str]:
+def _format_cause(cause: Cause, met: CauseUse, releases: Releases, known: Mapping[str, Case]) -> list[str]:
     assert met.smallest is not None
     _, id, verdict = met.smallest
     case = known[id]
@@ -95,13 +95,13 @@ def _told(cause: Cause, met: Met, releases: Releases, known: Mapping[str, Case])
         "",
         cause.why,
         "",
-        f"{', '.join(cause.subject)} {_shows(met, cause, releases)}. {link}",
+        f"{', '.join(cause.subject)} {_format_releases(met, cause, releases)}. {link}",
         "",
         f"Smallest: `{slug(id)}` on {axes}",
         "",
         "```",
-        *map(mesh_said, question.mesh_steps),
-        *(said(step, mesh_of(case, step.result)) for step in question.steps),
+        *map(format_mesh_step, question.mesh_steps),
+        *(format_step(step, mesh_of(case, step.result)) for step in question.steps),
         f"{verdict.aspect} at {verdict.step or 'the program'}, {verdict.subject}",
         *(f"wanted {_cut(verdict.wanted)}" for _ in verdict.wanted[:1]),
         *(f"got    {_cut(verdict.got)}" for _ in verdict.got[:1]),

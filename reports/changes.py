@@ -16,17 +16,17 @@ from typing import Literal
 import msgspec
 
 from adapters.answer import Answer, Done
-from adapters.reference.cheapest import cheapest
-from adapters.reference.implied import implied
-from adapters.reference.plan import plan_bytes
-from adapters.registry import FRAMEWORKS, executes_plan
+from adapters.reference.cheapest_plan import cheapest_plan
+from adapters.reference.implied_plan import implied_plan
+from adapters.reference.redistribution_plan import plan_bytes
+from adapters.registry import FRAMEWORKS, only_executes_plans
 from cases.catalogue import redistribute
 from cases.model import Case, Mesh
-from reports.judged import Outcome, end_word
-from reports.tell import recorded
-from suites.collectives import Measure, explain, held, measure, same_counts, sequence
-from suites.observation import Fired, volume
-from suites.wording import say
+from reports.judged_catalogue import Outcome, end_word
+from reports.tell import recorded_answers
+from suites.collectives import ImpliedCollectives, explain_by_lowerings, compare_collectives, implied_by_redistribution, same_counts, one_axis_at_a_time
+from suites.observation import Fired, total_bytes
+from suites.wording import format_collectives
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "changes-2x2.md"
 SOURCES = ("R", "S(0)", "S(1)", "P(sum)")
@@ -37,8 +37,8 @@ SUBJECTS = tuple(subject for row in FRAMEWORKS.values() for subject in row.subje
 ITEMSIZE = 4
 
 
-Class = Literal["implied", "rule", "free", "costly", "none"]
-CLASSES: dict[Class, str] = {
+PlanClass = Literal["implied", "rule", "free", "costly", "none"]
+PLAN_CLASSES: dict[PlanClass, str] = {
     "implied": "= implied",
     "rule": "by rule",
     "free": "another plan, free",
@@ -47,7 +47,7 @@ CLASSES: dict[Class, str] = {
 }
 
 
-class Row(msgspec.Struct, frozen=True):
+class LayoutChange(msgspec.Struct, frozen=True):
     """One change, what it implies, what each subject fired, and how each ended.
 
     ``fired``: None where a subject did not come to its end.
@@ -55,19 +55,19 @@ class Row(msgspec.Struct, frozen=True):
 
     case: Case
     name: str
-    by: Measure
+    by: ImpliedCollectives
     fired: dict[str, Fired | None]
     ended: dict[str, Outcome]
 
 
-def rows() -> list[Row]:
+def layout_changes() -> list[LayoutChange]:
     """The 144 changes from {R, S(0), S(1), P}² to {R, S(0), S(1)}² on {a=2, b=2}, 8x8 float32."""
     found = []
     for source in itertools.product(SOURCES, repeat=2):
         for target in itertools.product(TARGETS, repeat=2):
             case = redistribute.change(redistribute.TWO, source, target, (8, 8))
             name = f"{_short(source)} → {_short(target)}"
-            found.append(_row(case, name, recorded(case)))
+            found.append(_row(case, name, recorded_answers(case)))
     return found
 
 
@@ -75,10 +75,10 @@ def _short(placements: Iterable[str]) -> str:
     return ",".join(SHORT[one] for one in placements)
 
 
-def _row(case: Case, name: str, answers: dict[str, Answer]) -> Row:
+def _row(case: Case, name: str, answers: dict[str, Answer]) -> LayoutChange:
     mesh, given, step = case.question.mesh, case.question.inputs[0], case.question.steps[0]
     assert step.to is not None
-    by = measure(mesh, given.layout, step.to, given.shape, ITEMSIZE)
+    by = implied_by_redistribution(mesh, given.layout, step.to, given.shape, ITEMSIZE)
     fired: dict[str, Fired | None] = {}
     ended: dict[str, Outcome] = {}
     for subject, answer in answers.items():
@@ -87,36 +87,36 @@ def _row(case: Case, name: str, answers: dict[str, Answer]) -> Row:
         if isinstance(answer.end, Done):
             own = answer.program if answer.program is not None else answer["y"].collectives
             fired[subject] = own
-    return Row(case, name, by, fired, ended)
+    return LayoutChange(case, name, by, fired, ended)
 
 
-def cell(mesh: Mesh, subject: str, row: Row) -> tuple[Class, str]:
+def format_cell(mesh: Mesh, subject: str, row: LayoutChange) -> tuple[PlanClass, str]:
     """What a subject did, as a class and in words."""
     own = row.fired[subject]
     if own is None:
         return "none", row.ended[subject]
     by, cheap = row.by, row.by.cheapest or ()
     if subject.endswith(":cheapest"):
-        by = Measure(cheap, cheap)
-    explained = explain(mesh, subject, own, by.implied)
+        by = ImpliedCollectives(cheap, cheap)
+    explained = explain_by_lowerings(mesh, subject, own, by.implied)
     if explained.plan is not None:
-        severity = held(mesh, subject, "y", own, by).severity
-        same = explain(mesh, "", own, cheap).plan is None
-        words = "= cheapest" if same else f"{explained.plan}: {say(own)}"
-        told = f"{words} ({_times(own, row.by.implied)}, {_times(own, cheap)})"
+        severity = compare_collectives(mesh, subject, "y", own, by).severity
+        same = explain_by_lowerings(mesh, "", own, cheap).plan is None
+        words = "= cheapest" if same else f"{explained.plan}: {format_collectives(own)}"
+        told = f"{words} ({_format_factor(own, row.by.implied)}, {_format_factor(own, cheap)})"
         return "costly" if severity == "costly" else "free", told
-    more = "" if volume(own) == volume(by.implied) else f" ({_times(own, by.implied)})"
+    more = "" if total_bytes(own) == total_bytes(by.implied) else f" ({_format_factor(own, by.implied)})"
     if explained.rules:
-        return "rule", f"rule: {say(own)}{more}"
-    if executes_plan(subject):
+        return "rule", f"rule: {format_collectives(own)}{more}"
+    if only_executes_plans(subject):
         return "implied", "= its plan"
-    later = ", ".join(rule.name for rule in sequence(mesh, subject, own, by))
+    later = ", ".join(rule.name for rule in one_axis_at_a_time(mesh, subject, own, by))
     return "implied", "= implied" + (f", {later}" if later else "") + more
 
 
-def _times(fired: Fired, by: Fired) -> str:
+def _format_factor(fired: Fired, by: Fired) -> str:
     """Bytes beside those of another plan, as short as a cell needs them: ``2x``."""
-    ours, theirs = volume(fired), volume(by)
+    ours, theirs = total_bytes(fired), total_bytes(by)
     if theirs:
         return f"{ours / theirs:.3g}x"
     return f"{ours:g} B over none" if ours else "1x"
@@ -124,7 +124,7 @@ def _times(fired: Fired, by: Fired) -> str:
 
 def page() -> str:
     """The page, in Markdown."""
-    table = rows()
+    table = layout_changes()
     mesh = redistribute.TWO
     lines = [
         "# Changes of layout on 2x2",
@@ -156,26 +156,26 @@ def page() -> str:
         given, step = row.case.question.inputs[0], row.case.question.steps[0]
         assert step.to is not None
         plans = [
-            planner(mesh, given.layout, step.to, given.shape) for planner in (implied, cheapest)
+            planner(mesh, given.layout, step.to, given.shape) for planner in (implied_plan, cheapest_plan)
         ]
         costs = [f"{float(plan_bytes(mesh, plan, given.shape, ITEMSIZE)):g} B" for plan in plans]
         plans_fired = row.by.implied, row.by.cheapest or ()
-        cells = [f"{say(one)}, {cost}" if one else "none" for one, cost in zip(plans_fired, costs)]
+        cells = [f"{format_collectives(one)}, {cost}" if one else "none" for one, cost in zip(plans_fired, costs)]
         if Counter(plans_fired[0]) == Counter(plans_fired[1]):
             cells[1] = "= implied"
-        cells += [cell(mesh, subject, row)[1] for subject in SUBJECTS]
+        cells += [format_cell(mesh, subject, row)[1] for subject in SUBJECTS]
         lines.append("| " + " | ".join([row.name, *cells]) + " |")
     return "\n".join(lines) + "\n"
 
 
-def _figures(mesh: Mesh, table: list[Row]) -> list[str]:
+def _figures(mesh: Mesh, table: list[LayoutChange]) -> list[str]:
     lines = [
-        f"| subject | {' | '.join(CLASSES.values())} |",
-        "|---" * (len(CLASSES) + 1) + "|",
+        f"| subject | {' | '.join(PLAN_CLASSES.values())} |",
+        "|---" * (len(PLAN_CLASSES) + 1) + "|",
     ]
     for subject in SUBJECTS:
-        counted = Counter(cell(mesh, subject, row)[0] for row in table)
-        numbers = " | ".join(str(counted[kind]) for kind in CLASSES)
+        counted = Counter(format_cell(mesh, subject, row)[0] for row in table)
+        numbers = " | ".join(str(counted[kind]) for kind in PLAN_CLASSES)
         lines.append(f"| {subject} | {numbers} |")
     for subject in SUBJECTS[1:3]:
         equal = sum(

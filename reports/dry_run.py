@@ -14,21 +14,21 @@ from pathlib import Path
 
 import msgspec
 
-from adapters.answer import Answer, Collective, ending
+from adapters.answer import Answer, Collective, format_end
 from cases.catalogue import family
 from cases.model import slug
-from cases.notation import both
-from reports.judged import cause_link, frameworks
-from reports.tell import recorded
+from cases.notation import format_both_notations
+from reports.judged_catalogue import cause_link, format_frameworks
+from reports.tell import recorded_answers
 from suites.sources import RECORDS
 from suites.verdict import Verdict
-from suites.wording import say
+from suites.wording import format_collectives
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "dry-run.md"
-KEPT = RECORDS / "dry-run.json"
+STORED = RECORDS / "dry-run.json"
 
 # Ids that are named for one reason at most; of more, how many.
-_NAMED = 40
+_MAX_IDS = 40
 
 
 class Agreement(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class Agreement(msgspec.Struct, frozen=True):
     differ: dict[str, list[str]]
 
 
-def taken(path: Path) -> Agreement:
+def read_agreement(path: Path) -> Agreement:
     """What a file of verdicts says of dry runs beside the runs with data."""
     head, *lines = path.read_text().splitlines()
     # A case differs if anything in it does, and agrees if all of it does.
@@ -75,14 +75,14 @@ def taken(path: Path) -> Agreement:
     return Agreement(msgspec.json.decode(head)["versions"], agree, beyond, known, differ)
 
 
-def kept() -> Agreement:
+def stored_agreement() -> Agreement:
     """What the last run that was kept came to."""
-    return msgspec.json.decode(KEPT.read_bytes(), type=Agreement)
+    return msgspec.json.decode(STORED.read_bytes(), type=Agreement)
 
 
 def page() -> str:
     """The page, in Markdown."""
-    found = kept()
+    found = stored_agreement()
     named = " and ".join(f"{name} {release}" for name, release in found.versions.items())
     lines = [
         "# Dry runs",
@@ -115,7 +115,7 @@ def page() -> str:
         *_reasons(found),
         "## Larger than the machine",
         "",
-        f"The cases of `cases/catalogue/plans.toml`, in a dry run of {frameworks()}. MiB are the"
+        f"The cases of `cases/catalogue/plans.toml`, in a dry run of {format_frameworks()}. MiB are the"
         " peak of one device.",
         "",
         *_large(),
@@ -151,7 +151,7 @@ def _reasons(found: Agreement) -> list[str]:
         rows: dict[str, list[str]] = {}
         for subject in _subjects(found):
             for reason, ids in by_subject.get(subject, {}).items():
-                rows.setdefault(reason, []).append(f"{subject} {len(ids)}: {_some(ids)}")
+                rows.setdefault(reason, []).append(f"{subject} {len(ids)}: {_first_few(ids)}")
         if rows:
             out += [f"### {title}", ""]
             for reason, cells in rows.items():
@@ -160,9 +160,9 @@ def _reasons(found: Agreement) -> list[str]:
     return out
 
 
-def _some(ids: Sequence[str]) -> str:
-    shown = ", ".join(f"`{one}`" for one in ids[:_NAMED])
-    return shown if len(ids) <= _NAMED else f"{shown} and {len(ids) - _NAMED:,} more"
+def _first_few(ids: Sequence[str]) -> str:
+    shown = ", ".join(f"`{one}`" for one in ids[:_MAX_IDS])
+    return shown if len(ids) <= _MAX_IDS else f"{shown} and {len(ids) - _MAX_IDS:,} more"
 
 
 def _large() -> list[str]:
@@ -173,26 +173,26 @@ def _large() -> list[str]:
         out += [f"### {case.id}", "", f"{case.notes} On {mesh}:".strip(), ""]
         out += [
             f"- `{given.name}`: {given.dtype} {list(given.shape)},"
-            f" {both(given.layout, question.mesh)}"
+            f" {format_both_notations(given.layout, question.mesh)}"
             for given in question.inputs
         ]
         out += ["", "| | collectives | MiB |", "|---|---|---|"]
-        for subject, answer in recorded(case).items():
+        for subject, answer in recorded_answers(case).items():
             if not subject.startswith("jax/shard_map"):
-                out.append(f"| {subject} | {_fired(answer)} | {_mib(answer)} |")
+                out.append(f"| {subject} | {_format_program(answer)} | {_mib(answer)} |")
         out.append("")
     return out
 
 
-def _fired(answer: Answer) -> str:
+def _format_program(answer: Answer) -> str:
     if answer.program is not None:
-        return _said(answer.program)
-    steps = [f"`{one.name}` {_said(one.collectives)}" for one in answer.seen if one.collectives]
-    return "; ".join(steps) or ("none" if answer.seen else ending(answer.end))
+        return _format_collectives(answer.program)
+    steps = [f"`{one.name}` {_format_collectives(one.collectives)}" for one in answer.seen if one.collectives]
+    return "; ".join(steps) or ("none" if answer.seen else format_end(answer.end))
 
 
-def _said(fired: Iterable[Collective]) -> str:
-    told = [f"{say([one])} of {one.bytes / 2**20:,.3g} MiB" for one in fired]
+def _format_collectives(fired: Iterable[Collective]) -> str:
+    told = [f"{format_collectives([one])} of {one.bytes / 2**20:,.3g} MiB" for one in fired]
     return ", ".join(told) or "none"
 
 
@@ -203,8 +203,8 @@ def _mib(answer: Answer) -> str:
 def main(arguments: Sequence[str]) -> None:
     """Write the page; with a path, keep the outcomes of that run first."""
     if arguments:
-        made = msgspec.json.encode(taken(Path(arguments[0])), order="sorted")
-        KEPT.write_bytes(msgspec.json.format(made, indent=1) + b"\n")
+        made = msgspec.json.encode(read_agreement(Path(arguments[0])), order="sorted")
+        STORED.write_bytes(msgspec.json.format(made, indent=1) + b"\n")
     PAGE.write_text(page())
     sys.stdout.write(f"{PAGE}\n")
 

@@ -16,21 +16,21 @@ import numpy as np
 
 from adapters.answer import Answer, Crashed, Observed
 from adapters.reference.meshes import observe as observe_meshes
-from adapters.registry import executes_plan, framework_of
+from adapters.registry import only_executes_plans, framework_of
 from cases.arrays import Array, pack, unpack
-from cases.layout import local_shape, offset, ranges
+from cases.layout import local_shape, offset, index_ranges
 from cases.ledger import ASPECTS
 from cases.model import Case, Layout, Mesh, Question, Tolerance
 from cases.ops import OPS
 from suites import observation as seen_as
-from suites.aspects import twice
+from suites.aspects import double_tolerance
 from suites.collectives import LOWERINGS
 from suites.judge import Judgement
 from suites.observation import (
     SEVERITIES,
     Ended,
     Fired,
-    OtherPlan,
+    OtherRedistributionPlan,
     RanksDiffer,
     TooMany,
     WrongCount,
@@ -41,9 +41,9 @@ from suites.observation import (
     WrongShard,
     WrongValue,
 )
-from suites.tensors import FULL, bare, mesh_of
+from suites.tensors import FULL, result_name, mesh_of
 from suites.truth import Truth, truth
-from suites.values import EXACT, difference
+from suites.array_difference import EXACT, difference
 from suites.verdict import Finding, Verdict
 
 Check = Literal[
@@ -61,8 +61,8 @@ Check = Literal[
 Counts = dict[str, int]
 
 # The checks in which the values of the inputs matter, and ops that refuse some whatever is asked.
-_BY_VALUE = ("ends", "full", "shards", "own shards")
-_CHOOSY = ("linalg",)
+_VALUE_CHECKS = ("ends", "full", "shards", "own shards")
+_REFUSES_BY_VALUE = ("linalg",)
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -87,7 +87,7 @@ class Fault(msgspec.Struct, frozen=True):
     seen: Observed | None = None
     arrays: tuple[Array, ...] = ()
     allowed: Tolerance = EXACT
-    held: tuple[tuple[tuple[int, int], ...], ...] = ()
+    shard_ranges: tuple[tuple[tuple[int, int], ...], ...] = ()
     offsets: tuple[tuple[int, ...] | None, ...] = ()
     layout: Layout | None = None
     counts: tuple[Counts, ...] = ()
@@ -106,7 +106,7 @@ class Fault(msgspec.Struct, frozen=True):
         return self._right[0].dtype
 
     @property
-    def shaped(self) -> bool:
+    def differs_in_shape(self) -> bool:
         """Whether elements alone would not show the difference: dtypes, shapes, empty shards."""
         seen = self.seen
         return any(
@@ -118,17 +118,17 @@ class Fault(msgspec.Struct, frozen=True):
         return self.arrays or (self.seen.full if self.seen is not None else ())
 
 
-def by_value(question: Question, fault: Fault) -> bool:
+def needs_values(question: Question, fault: Fault) -> bool:
     """Whether a script has to have the very numbers of the inputs."""
-    choosy = any(OPS[step.op].family in _CHOOSY for step in question.steps)
-    return choosy or fault.check in _BY_VALUE
+    choosy = any(OPS[step.op].family in _REFUSES_BY_VALUE for step in question.steps)
+    return choosy or fault.check in _VALUE_CHECKS
 
 
 class NoScript(Exception):
     """No script shows it; the text says why."""
 
 
-def faults(
+def find_faults(
     case: Case, judgement: Judgement, answers: Mapping[str, Answer]
 ) -> tuple[dict[str, Fault], dict[str, str]]:
     """By framework: the first fault that a script can show; and where there is none, why.
@@ -140,7 +140,7 @@ def faults(
         (verdict, finding)
         for verdict, finding in zip(judgement.verdicts, judgement.findings)
         if (verdict.verdict in ("divergence", "known") or verdict.severity == "documented")
-        and not executes_plan(verdict.subject)
+        and not only_executes_plans(verdict.subject)
     ]
     names = [given.name for given in case.question.inputs]
     names += [step.result for step in case.question.steps]
@@ -149,7 +149,7 @@ def faults(
 
     def first(one: tuple[Verdict, Finding]) -> tuple[bool, int, int, int, int]:
         verdict, _ = one
-        step = place.get(bare(verdict.step), -1)
+        step = place.get(result_name(verdict.step), -1)
         grave = SEVERITIES.index(verdict.severity or "free")
         order = ASPECTS.index(verdict.aspect), subjects.index(verdict.subject)
         return (verdict.verdict != "divergence", grave, step, *order)
@@ -161,7 +161,7 @@ def faults(
         if framework in found:
             continue
         try:
-            fault = _fault(case, verdict, finding, answers, truth(case, framework))
+            fault = _describe_fault(case, verdict, finding, answers, truth(case, framework))
         except NoScript as error:
             missing.setdefault(framework, f"{verdict.aspect}: {error}")
             continue
@@ -172,7 +172,7 @@ def faults(
     return found, {name: why for name, why in missing.items() if name not in found}
 
 
-def _fault(
+def _describe_fault(
     case: Case,
     verdict: Verdict,
     finding: Finding,
@@ -181,27 +181,27 @@ def _fault(
 ) -> Fault:
     observed = finding.observation
     answer = answers[verdict.subject]
-    name = bare(verdict.step)
+    name = result_name(verdict.step)
     mesh = mesh_of(case, name)
     seen = next((one for one in answer.seen if one.name == name), None)
     if seen is not None and seen.mesh is not None:
         mesh = seen.mesh
-    kind = "" if observed is None else seen_as.name(observed)
+    kind = "" if observed is None else seen_as.kind_name(observed)
     full = (verdict.step or "").endswith(FULL)
     fault = Fault(verdict, "ends", name or None, full, kind, mesh, seen)
     replace = msgspec.structs.replace
     if verdict.aspect == "meshes":
-        return _of_mesh(case, fault)
+        return _mesh_fault(case, fault)
     match observed:
         case Ended(Crashed()):
             # A process that died left no word of the step.
             return replace(fault, step=None, full=False)
         case Ended():
             return fault
-        case OtherPlan(_, implied, fired, _):
-            return _counted(fault, implied, fired)
+        case OtherRedistributionPlan(_, implied, fired, _):
+            return _plan_fault(fault, implied, fired)
         case WrongCount(wanted, fired):
-            return _numbered(fault, [wanted], _kinds(fired))
+            return _count_fault(fault, [wanted], _count_kinds(fired))
         case TooMany(enough, _):
             return replace(fault, check="total", counts=(enough,))
         case WrongLayout(wanted_layout, _):
@@ -209,17 +209,17 @@ def _fault(
         case WrongOffset():
             assert seen is not None
             stated = case.expectation.offsets.get(name)
-            offsets = stated if verdict.aspect == "shards" else _offsets(mesh, seen)
+            offsets = stated if verdict.aspect == "shards" else _offsets_of_layout(mesh, seen)
             return replace(fault, check="offsets", offsets=offsets or ())
         case RanksDiffer() if seen is None:
             # Some ranks raised, with other messages, or while others came to the end.
             return replace(fault, step=None, full=False)
         case WrongValue() | WrongDtype() | WrongShape() | WrongShard() | RanksDiffer():
-            return _valued(case, fault, answers, right)
+            return _value_fault(case, fault, answers, right)
     raise NoScript("it shows in the records or in the counters of this suite, and in no program")
 
 
-def _of_mesh(case: Case, fault: Fault) -> Fault:
+def _mesh_fault(case: Case, fault: Fault) -> Fault:
     """What is wrong of a derived mesh: that it was made, its grid, a coordinate, a group."""
     replace = msgspec.structs.replace
     name, _, axis = (fault.step or "").partition("/")
@@ -234,7 +234,7 @@ def _of_mesh(case: Case, fault: Fault) -> Fault:
     return replace(fault, check="mesh", step=name, part=axis, arrays=arrays)
 
 
-def _valued(case: Case, fault: Fault, answers: Mapping[str, Answer], right: Truth) -> Fault:
+def _value_fault(case: Case, fault: Fault, answers: Mapping[str, Answer], right: Truth) -> Fault:
     """What is wrong of a value: the full tensor, else a shard, else both against one another."""
     replace = msgspec.structs.replace
     name, verdict, seen = fault.step or "", fault.verdict, fault.seen
@@ -247,7 +247,7 @@ def _valued(case: Case, fault: Fault, answers: Mapping[str, Answer], right: Trut
         whole = tuple(one for one in theirs if one is not None)
         if len(whole) < fault.mesh.size:
             raise NoScript("not every device's shard is there to hold against")
-        return replace(fault, check="shards", arrays=whole, allowed=twice(allowed))
+        return replace(fault, check="shards", arrays=whole, allowed=double_tolerance(allowed))
     wanted = None if name in right.own else right.values.get(name)
     if wanted is not None and any(difference(wanted, full, allowed) for full in seen.full):
         return replace(fault, check="full", arrays=(wanted,), allowed=allowed)
@@ -257,7 +257,7 @@ def _valued(case: Case, fault: Fault, answers: Mapping[str, Answer], right: Trut
     layout = seen.layout
     if not isinstance(layout, Layout) or layout.partial or seen.disagreements:
         raise NoScript("what ranks say of themselves, or addends that do not add up")
-    held = ranges(fault.mesh, layout, seen.shape)
+    held = index_ranges(fault.mesh, layout, seen.shape)
     if wanted is not None:
         value = unpack(wanted)
         cut = tuple(pack(value[tuple(slice(*span) for span in spans)]) for spans in held)
@@ -267,31 +267,31 @@ def _valued(case: Case, fault: Fault, answers: Mapping[str, Answer], right: Trut
     return replace(fault, check="own shards", held=held)
 
 
-def _offsets(mesh: Mesh, seen: Observed) -> tuple[tuple[int, ...] | None, ...]:
+def _offsets_of_layout(mesh: Mesh, seen: Observed) -> tuple[tuple[int, ...] | None, ...]:
     """Where each shard begins by the layout reported; None where it holds nothing."""
     assert isinstance(seen.layout, Layout)
-    held = ranges(mesh, seen.layout, seen.shape)
+    held = index_ranges(mesh, seen.layout, seen.shape)
     return tuple(None if 0 in local_shape(spans) else offset(spans) for spans in held)
 
 
-def _counted(fault: Fault, implied: Fired, fired: Fired) -> Fault:
-    wanted = _kinds(implied)
+def _plan_fault(fault: Fault, implied: Fired, fired: Fired) -> Fault:
+    wanted = _count_kinds(implied)
     forms = [wanted]
     # A lowering rule would agree, and so would one collective over several axes.
     for _, kind, instead in LOWERINGS.get(framework_of(fault.verdict.subject), ()):
         lowered = Counter(instead if one.kind == kind else one.kind for one in implied)
         forms.append(dict(lowered))
     forms += [dict.fromkeys(one, 1) for one in forms]
-    return _numbered(fault, forms, _kinds(fired))
+    return _count_fault(fault, forms, _count_kinds(fired))
 
 
-def _numbered(fault: Fault, forms: Sequence[Counts], got: Counts) -> Fault:
+def _count_fault(fault: Fault, forms: Sequence[Counts], got: Counts) -> Fault:
     if got == forms[0]:
         raise NoScript("the kinds are those wanted, over other mesh axes")
     distinct = [one for at, one in enumerate(forms) if one not in forms[:at] and one != got]
     return msgspec.structs.replace(fault, check="counts", counts=tuple(distinct))
 
 
-def _kinds(fired: Fired) -> Counts:
+def _count_kinds(fired: Fired) -> Counts:
     """How many collectives of each kind."""
     return dict(Counter(one.kind for one in fired))

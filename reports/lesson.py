@@ -12,8 +12,8 @@ from cases.arrays import unpack
 from cases.catalogue import family
 from cases.model import Case, Layout
 from cases.notation import to_placements
-from reports.tell import recorded
-from suites.wording import say
+from reports.tell import recorded_answers
+from suites.wording import format_collectives
 
 SUBJECTS = ("torch", "jax/jit", "jax/explicit")
 # Case, and the change as the lesson has it.
@@ -32,9 +32,9 @@ def page() -> list[str]:
     lines = [*_shards(cases["lesson-local-shards"]), ""]
     lines.append(_row("on x=4", SUBJECTS))
     for id, change in ROWS:
-        answers = recorded(cases[id])
+        answers = recorded_answers(cases[id])
         lines.append(_row(change, [_cell(cases[id], answers[subject]) for subject in SUBJECTS]))
-    product = recorded(cases["lesson-matmul-s1-by-s0"])
+    product = recorded_answers(cases["lesson-matmul-s1-by-s0"])
     paid = [_full(product[subject]) for subject in SUBJECTS]
     lines.append(_row("full tensor of S(1) by S(0)", paid))
     (row,) = {str(unpack(product[s]["y"].full[0])[0]) for s in ("torch", "jax/jit")}
@@ -47,7 +47,7 @@ def _row(head: str, cells: list[str] | tuple[str, ...]) -> str:
 
 
 def _shards(case: Case) -> list[str]:
-    answers = recorded(case)
+    answers = recorded_answers(case)
     mesh = case.question.mesh
     (held,) = {answers[subject]["x"].shards for subject in SUBJECTS}
     grid = f"[{list(mesh.devices[:2])}, {list(mesh.devices[2:])}]"
@@ -61,7 +61,7 @@ def _shards(case: Case) -> list[str]:
 
 def _training(case: Case) -> list[str]:
     """The tensor-parallel MLP: where its weights lie, what a step fires, how its output arrives."""
-    answers = recorded(case)
+    answers = recorded_answers(case)
     lines = ["on tp=2: Linear(4 to 8), ReLU, Linear(8 to 4) through parallelize_module or one jit"]
     for name in ("up.weight", "down.weight"):
         (told,) = {_weight(case, answers[subject][name]) for subject in SUBJECTS[:2]}
@@ -69,7 +69,7 @@ def _training(case: Case) -> list[str]:
     lines.append(_row("", SUBJECTS[:2]))
     for pass_ in ("forward", "backward"):
         fired = (
-            say(one for one in answers[subject].program or () if one.pass_ == pass_)
+            format_collectives(one for one in answers[subject].program or () if one.pass_ == pass_)
             for subject in SUBJECTS[:2]
         )
         lines.append(_row(pass_, tuple(fired)))
@@ -92,7 +92,7 @@ def _cell(case: Case, answer: Answer) -> str:
     seen = answer["y"]
     fired = answer.program if answer.program is not None else seen.collectives
     assert fired is not None
-    return f"{say(fired)}; gives {_placements(case, seen)}"
+    return f"{format_collectives(fired)}; gives {_placements(case, seen)}"
 
 
 def _placements(case: Case, seen: Observed) -> str:
@@ -105,7 +105,7 @@ def _full(answer: Answer) -> str:
     seen = next((one for one in answer.seen if one.name == "y"), None)
     if seen is None:
         return "-"
-    return "paid already" if seen.full_collectives is None else say(seen.full_collectives)
+    return "paid already" if seen.full_collectives is None else format_collectives(seen.full_collectives)
 
 
 if __name__ == "__main__":

@@ -18,18 +18,18 @@ import msgspec
 from cases.catalogue import family
 from cases.errors import BadInput
 from cases.model import slug
-from reports.judged import (
+from reports.judged_catalogue import (
     BAD,
     OUTCOMES,
     ROUTES,
-    Judged,
+    JudgedCase,
     Outcome,
-    came_out,
-    counted,
-    frameworks,
-    judged,
+    judge_case,
+    count_outcomes,
+    format_frameworks,
+    judge_catalogue,
 )
-from suites.shelf import find, load
+from suites.record_index import find_records, load_records
 from suites.sources import RECORDS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "operators.md"
@@ -53,13 +53,13 @@ class Sweep(msgspec.Struct, frozen=True):
     wrong: dict[str, list[str]]
 
 
-def taken(folder: Path) -> Sweep:
+def read_sweep(folder: Path) -> Sweep:
     """The outcomes that a folder holds, which has one record of each framework.
 
     Raises:
         BadInput: there is no record, one cannot be read, or a framework has several.
     """
-    shelf = load(find(folder))
+    shelf = load_records(find_records(folder))
     for name, some in shelf.items():
         if len(some) != 1:
             found = f"{len(some)} records of {name}"
@@ -75,7 +75,7 @@ def taken(folder: Path) -> Sweep:
                 continue
             kind = next(kind for kind in KINDS if kind in case.tags)
             answers = {a.subject: a for one in records for a in one.answer(case.question)}
-            outcomes = came_out(case, answers, promised).outcomes
+            outcomes = judge_case(case, answers, promised).outcomes
             for route in ROUTES:
                 word = outcomes[route]
                 tally = counts.setdefault(name, {}).setdefault(kind, {}).setdefault(route, {})
@@ -85,7 +85,7 @@ def taken(folder: Path) -> Sweep:
     return Sweep(versions, counts, dict(sorted(wrong.items())))
 
 
-def sweep() -> Sweep:
+def stored_sweep() -> Sweep:
     """The outcomes that are kept."""
     return msgspec.json.decode(SWEEP.read_bytes(), type=Sweep)
 
@@ -110,15 +110,15 @@ def page() -> str:
         "",
     ]
     for name, title in (("operators", "Forward"), ("gradients", "Gradients")):
-        found = [one for one in judged() if one.case.family == name]
-        lines += [f"## {title}: the default catalogue, {len(found):,} cases ({frameworks()})", ""]
+        found = [one for one in judge_catalogue() if one.case.family == name]
+        lines += [f"## {title}: the default catalogue, {len(found):,} cases ({format_frameworks()})", ""]
         counts = {
-            kind: {route: _some(counted([one for one in found if kind in one.case.tags], route))
+            kind: {route: _without_zeros(count_outcomes([one for one in found if kind in one.case.tags], route))
                    for route in ROUTES}
             for kind in KINDS
         }  # fmt: skip
         lines += [*_table(counts), ""]
-    kept = sweep()
+    kept = stored_sweep()
     total = sum(_total(kinds) for kinds in kept.counts.values())
     lines += [
         f"## The whole sweep: {total:,} combinations of op and placement",
@@ -143,7 +143,7 @@ def _total(kinds: Mapping[str, Mapping[str, Counts]]) -> int:
     return sum(sum(routes["torch"].values()) for routes in kinds.values())
 
 
-def _some(counts: Mapping[Outcome, int]) -> Counts:
+def _without_zeros(counts: Mapping[Outcome, int]) -> Counts:
     return {word: number for word, number in counts.items() if number}
 
 
@@ -171,19 +171,19 @@ def _table(counts: Mapping[str, Mapping[str, Counts]]) -> list[str]:
 
 
 def _ops() -> list[str]:
-    by_op: dict[str, list[Judged]] = defaultdict(list)
-    for one in judged():
+    by_op: dict[str, list[JudgedCase]] = defaultdict(list)
+    for one in judge_catalogue():
         if one.case.family == "operators":
             by_op[one.case.question.steps[0].op].append(one)
     out = [f"| op | cases | {' | '.join(ROUTES)} |", "|---" * (len(ROUTES) + 2) + "|"]
     for op in sorted(by_op):
         found = by_op[op]
-        cells = [_words(counted(found, route)) for route in ROUTES]
+        cells = [_format_counts(count_outcomes(found, route)) for route in ROUTES]
         out.append(f"| {op} | {len(found)} | {' | '.join(cells)} |")
     return out
 
 
-def _words(counts: Mapping[Outcome, int]) -> str:
+def _format_counts(counts: Mapping[Outcome, int]) -> str:
     return ", ".join(f"{number} {word}" for word, number in counts.items() if number)
 
 
@@ -191,7 +191,7 @@ def main(arguments: Sequence[str]) -> None:
     """Write the page; with a path, keep the outcomes of that sweep first."""
     if arguments:
         try:
-            made = msgspec.json.encode(taken(Path(arguments[0])), order="sorted")
+            made = msgspec.json.encode(read_sweep(Path(arguments[0])), order="sorted")
         except BadInput as error:
             sys.exit(str(error))
         SWEEP.write_bytes(msgspec.json.format(made, indent=1) + b"\n")

@@ -19,14 +19,14 @@ from typing import Any
 
 import msgspec
 
-from adapters.record import digest
+from adapters.record import digest_question
 from adapters.registry import FRAMEWORKS, framework_of, subjects
 from cases.errors import BadInput
 from cases.ledger import LEDGER, Cause, load_ledger
 from cases.model import slug
 from reports import causes
-from suites.pairs import Open, Tally, chosen, judged
-from suites.shelf import Shelf, find, load, release_of
+from suites.release_pairs import Unexplained, Tally, select_cases, judge_catalogue
+from suites.record_index import RecordIndex, find_records, load_records, release_of
 from suites.sources import RECORDS
 from suites.verdict import OUTCOMES
 
@@ -39,7 +39,7 @@ _STRAYED = 10
 Releases = Mapping[str, Sequence[str]]
 
 
-def matrix(tally: Tally, releases: Releases, base: str, other: str) -> list[str]:
+def format_matrix(tally: Tally, releases: Releases, base: str, other: str) -> list[str]:
     """A table for each kind of verdict, gravest first: rows one framework, columns the other."""
     lines = []
     for outcome in ("divergence", "known", "agree", "not comparable"):
@@ -61,9 +61,9 @@ def matrix(tally: Tally, releases: Releases, base: str, other: str) -> list[str]
     return lines
 
 
-def unexplained(tally: Tally, releases: Releases) -> list[str]:
+def format_unexplained(tally: Tally, releases: Releases) -> list[str]:
     """What no cause explains, by subject, aspect and severity; a line for each op."""
-    groups: dict[tuple[str, str, str], dict[str, list[Open]]] = {}
+    groups: dict[tuple[str, str, str], dict[str, list[Unexplained]]] = {}
     for one in tally.open:
         if not one.causes:
             key = (one.verdict.subject, one.verdict.aspect, one.verdict.severity or "")
@@ -78,39 +78,39 @@ def unexplained(tally: Tally, releases: Releases) -> list[str]:
     return lines
 
 
-def unclear(tally: Tally) -> list[str]:
+def format_ambiguous(tally: Tally) -> list[str]:
     """What several causes explain, with an example of each."""
-    found: dict[tuple[str, ...], list[Open]] = {}
+    found: dict[tuple[str, ...], list[Unexplained]] = {}
     for one in tally.open:
         if one.causes:
             found.setdefault(one.causes, []).append(one)
     return [
-        f"{' and '.join(ids)}: {_some(dict.fromkeys(slug(one.verdict.case) for one in some))}"
+        f"{' and '.join(ids)}: {_first_few(dict.fromkeys(slug(one.verdict.case) for one in some))}"
         for ids, some in found.items()
     ]
 
 
-def _where(found: Sequence[Open], ours: Sequence[str]) -> str:
+def _where(found: Sequence[Unexplained], ours: Sequence[str]) -> str:
     """In which releases, in how many cases of each; some of them, and what the first gave."""
     cases: dict[str, set[str]] = {}
     for one in found:
         for release in one.releases:
             cases.setdefault(release, set()).add(one.verdict.case)
     where = ", ".join(f"{one} ({len(cases[one])})" for one in ours if one in cases)
-    ids = _some(dict.fromkeys(slug(one.verdict.case) for one in found))
+    ids = _first_few(dict.fromkeys(slug(one.verdict.case) for one in found))
     got = found[0].verdict.got
     return f"{where}: {ids}; got {got if len(got) <= _LONGEST else got[:_LONGEST] + '...'}"
 
 
-def _some(ids: Iterable[str]) -> str:
+def _first_few(ids: Iterable[str]) -> str:
     listed = list(ids)
     more = f" and {len(listed) - _EXAMPLES} more" if len(listed) > _EXAMPLES else ""
     return ", ".join(listed[:_EXAMPLES]) + more
 
 
-def not_recorded(shelf: Shelf, pattern: str) -> list[str]:
+def format_not_recorded(shelf: RecordIndex, pattern: str) -> list[str]:
     """Records that lack questions of the present catalogue, or have others under their ids."""
-    due = {case.id: digest(case.question) for case in chosen(pattern)}
+    due = {case.id: digest_question(case.question) for case in select_cases(pattern)}
     lines = []
     for name, records in shelf.items():
         for one in records:
@@ -125,7 +125,7 @@ def not_recorded(shelf: Shelf, pattern: str) -> list[str]:
     return [head, *lines, ""] if lines else []
 
 
-def idle(tally: Tally, ledger: Sequence[Cause]) -> list[Cause]:
+def find_unused_causes(tally: Tally, ledger: Sequence[Cause]) -> list[Cause]:
     """The causes that explain nothing in any record; those of dry runs are in no record."""
     return [
         cause
@@ -147,7 +147,7 @@ def as_data(tally: Tally, releases: Releases, ledger: Sequence[Cause]) -> dict[s
     listed = [
         _Pair(base, row, other, column,
               dict(zip(OUTCOMES, tally.pair((base, row), (other, column)))))
-        for base, other in _ordered()
+        for base, other in _framework_pairs()
         for row in releases[base]
         for column in releases[other]
     ]  # fmt: skip
@@ -162,16 +162,16 @@ def as_data(tally: Tally, releases: Releases, ledger: Sequence[Cause]) -> dict[s
         "divergences": tally.open,
         "strayed": tally.strayed,
         "causes": shows,
-        "idle": [cause.id for cause in idle(tally, ledger)],
+        "idle": [cause.id for cause in find_unused_causes(tally, ledger)],
     }
 
 
-def _ordered() -> list[tuple[str, str]]:
+def _framework_pairs() -> list[tuple[str, str]]:
     names = list(FRAMEWORKS)
     return [(base, other) for at, other in enumerate(names) for base in names[:at]]
 
 
-def replayed(tally: Tally) -> list[str]:
+def format_replay(tally: Tally) -> list[str]:
     """What a live run and the records of its releases say differently."""
 
     def line(whose: str, one: object) -> str:
@@ -199,10 +199,10 @@ def main(words: Sequence[str]) -> int:
     given = parser.parse_args(words)
     began = time.monotonic()
     try:
-        paths = find(given.folder)
-        shelf = load(paths)
+        paths = find_records(given.folder)
+        shelf = load_records(paths)
         releases = {name: [release_of(one) for one in of] for name, of in shelf.items()}
-        tally = judged(paths, LEDGER, pattern=given.case, live=given.live, progress=_progress)
+        tally = judge_catalogue(paths, LEDGER, pattern=given.case, live=given.live, progress=_progress)
     except BadInput as error:
         print(error, file=sys.stderr)
         return 2
@@ -212,19 +212,19 @@ def main(words: Sequence[str]) -> int:
     ledger = load_ledger(LEDGER, subjects())
     whole = given.case == "*" and given.folder == RECORDS
     lines = []
-    for base, other in _ordered():
-        lines += [] if given.causes else matrix(tally, releases, base, other)
-    lines += not_recorded(shelf, given.case)
+    for base, other in _framework_pairs():
+        lines += [] if given.causes else format_matrix(tally, releases, base, other)
+    lines += format_not_recorded(shelf, given.case)
     none = ["none"]
-    lines += ["explained by no cause:", *(unexplained(tally, releases) or none), ""]
-    lines += ["explained by several causes:", *(unclear(tally) or none), ""]
-    unused = idle(tally, ledger) if whole else []
+    lines += ["explained by no cause:", *(format_unexplained(tally, releases) or none), ""]
+    lines += ["explained by several causes:", *(format_ambiguous(tally) or none), ""]
+    unused = find_unused_causes(tally, ledger) if whole else []
     if whole:
         lines += ["causes that explain nothing:", *([one.id for one in unused] or none), ""]
     if given.causes:
-        lines += [*causes.table(tally, ledger, releases), ""]
+        lines += [*causes.list_causes(tally, ledger, releases), ""]
     if given.live:
-        lines += [*replayed(tally), ""]
+        lines += [*format_replay(tally), ""]
     stale = False
     if whole:
         text = causes.page(tally, ledger, releases)

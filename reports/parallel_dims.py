@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cases.catalogue.parallel_dims import SOURCE
 from cases.model import slug
-from reports.judged import Judged, frameworks, judged
+from reports.judged_catalogue import JudgedCase, format_frameworks, judge_catalogue
 from suites.verdict import Verdict
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "parallel-dims.md"
@@ -52,7 +52,7 @@ def page() -> str:
         "# Meshes of a training framework",
         "",
         "Written by `python -m reports.parallel_dims` from `cases/catalogue/parallel_dims.py` and"
-        f" the records of {frameworks()}; do not edit.",
+        f" the records of {format_frameworks()}; do not edit.",
         "",
         f"Source of the points: {SOURCE}. Degrees are pp, dp_replicate, dp_shard, cp, tp, ep and"
         " etp; a case is named by theirs, `p1.r2.s2.c1.t2.e2.x1`. A cell counts the cases in which"
@@ -62,7 +62,7 @@ def page() -> str:
         f"| point | cases | {' | '.join(_SUBJECTS)} |",
         f"|---|---|{'---|' * len(_SUBJECTS)}",
     ]
-    every = [one for one in judged() if one.case.family in _FAMILIES]
+    every = [one for one in judge_catalogue() if one.case.family in _FAMILIES]
     for point, patterns in POINTS:
         own = [one for one in every if any(fnmatchcase(slug(one.case.id), p) for p in patterns)]
         cells = (_cell(own, subject) for subject in _SUBJECTS)
@@ -70,7 +70,7 @@ def page() -> str:
     return "\n".join([*lines, ""])
 
 
-def _cell(own: list[Judged], subject: str) -> str:
+def _cell(own: list[JudgedCase], subject: str) -> str:
     states = Counter(_state(one.of(subject)) for one in own)
     # Those that agree come first, and those with nothing to compare last.
     order = ("agree", "documented", "", "diverge", "not comparable")

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from cases.catalogue.kinds import KINDS, Kind
+from cases.catalogue.fault_kinds import FAULT_KINDS, FaultKind
 from cases.model import slug
-from reports.judged import BAD, ROUTES, Judged, cause_link, counted, frameworks, judged
+from reports.judged_catalogue import BAD, ROUTES, JudgedCase, cause_link, count_outcomes, format_frameworks, judge_catalogue
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "public-reports.md"
 
@@ -20,7 +20,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "public-reports.md"
 _MOST = 12
 
 
-def siblings(name: str, kind: Kind, found: Sequence[Judged]) -> list[Judged]:
+def siblings(name: str, kind: FaultKind, found: Sequence[JudgedCase]) -> list[JudgedCase]:
     """The cases of a kind, beside the reports that show it."""
     return [
         one
@@ -35,12 +35,12 @@ def siblings(name: str, kind: Kind, found: Sequence[Judged]) -> list[Judged]:
 
 def page() -> str:
     """The page, in Markdown."""
-    found = judged()
+    found = judge_catalogue()
     reports = [one for one in found if one.case.family == "public"]
     lines = [
         "# Public reports, and their kinds",
         "",
-        f"Written by `python -m reports.public` from the records of {frameworks()}; do not edit.",
+        f"Written by `python -m reports.public` from the records of {format_frameworks()}; do not edit.",
         "",
         f"{len(reports)} public bug reports are cases of the catalogue"
         " (`cases/catalogue/public/`). What is still wrong has a cause, which is named here; what"
@@ -55,7 +55,7 @@ def page() -> str:
         link = f"[{name}]({one.case.source})" if one.case.source.startswith("http") else name
         lines.append(f"| {link} | {one.case.kind} | {' | '.join(cells)} |")
     lines += ["", "## The whole kind", ""]
-    for name, kind in KINDS.items():
+    for name, kind in FAULT_KINDS.items():
         own = siblings(name, kind, found)
         shown = ", ".join(kind.reports)
         lines += [
@@ -63,7 +63,7 @@ def page() -> str:
             f"{f'Reports: {shown}. ' if shown else ''}{len(own)} siblings tried.", "",
         ]  # fmt: skip
         for route in ROUTES:
-            counts = counted(own, route)
+            counts = count_outcomes(own, route)
             words = ", ".join(f"{number} {word}" for word, number in counts.items() if number)
             lines.append(f"- {route}: {words}")
             for word in BAD:
@@ -75,7 +75,7 @@ def page() -> str:
     return "\n".join(lines)
 
 
-def _cell(one: Judged, route: str) -> str:
+def _cell(one: JudgedCase, route: str) -> str:
     """The outcome, and the causes of what is wrong, refused or documented."""
     causes = ", ".join(map(cause_link, one.causes(route)))
     return one.outcomes[route] + (f" ({causes})" if causes else "")

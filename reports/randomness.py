@@ -16,11 +16,11 @@ import numpy as np
 from adapters.answer import Answer, Done, Observed, Refused
 from cases.arrays import unpack
 from cases.catalogue import family
-from cases.layout import Ranges, local_shape, ranges
+from cases.layout import Ranges, local_shape, index_ranges
 from cases.model import Case, Layout
 from cases.notation import to_placements
-from reports.judged import ROUTES, end_word, frameworks
-from reports.tell import recorded
+from reports.judged_catalogue import ROUTES, end_word, format_frameworks
+from reports.tell import recorded_answers
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "randomness.md"
 
@@ -106,7 +106,7 @@ SEEDS = (
 )  # fmt: skip
 
 
-def page(answers: Callable[[Case], dict[str, Answer]] = recorded) -> str:
+def page(answers: Callable[[Case], dict[str, Answer]] = recorded_answers) -> str:
     """The page, in Markdown; ``answers`` gives every subject's answer to a case."""
     told = {case.id: {route: answers(case)[route] for route in ROUTES} for case in family("random")}
     lines = [
@@ -119,7 +119,7 @@ def page(answers: Callable[[Case], dict[str, Answer]] = recorded) -> str:
         " what a seed is given to.",
         "",
         PROMISES,
-        f"## Placements: {frameworks()}",
+        f"## Placements: {format_frameworks()}",
         "",
         "*as one*: the same global tensor as on one device; *other*: another. Then the devices that"
         " hold different parts and have numbers (of a dropout: the mask) in common.",
@@ -127,9 +127,9 @@ def page(answers: Callable[[Case], dict[str, Answer]] = recorded) -> str:
         f"| drawn | layout | {' | '.join(ROUTES)} |",
         "|---" * (len(ROUTES) + 2) + "|",
     ]
-    for case in (one for one in family("random") if asked(one.id) is None):
-        cells = [_placed(case, told[case.id][route]) for route in ROUTES]
-        lines.append(f"| {drawn(case.id)} | {_layout(case)} | {' | '.join(cells)} |")
+    for case in (one for one in family("random") if relation_asked(one.id) is None):
+        cells = [_placement_cell(case, told[case.id][route]) for route in ROUTES]
+        lines.append(f"| {op_that_draws(case.id)} | {_layout(case)} | {' | '.join(cells)} |")
     lines += [
         "",
         "## Seeds, order and masks",
@@ -137,39 +137,39 @@ def page(answers: Callable[[Case], dict[str, Answer]] = recorded) -> str:
         f"| asked | layout | {' | '.join(ROUTES)} |",
         "|---" * (len(ROUTES) + 2) + "|",
     ]
-    for case in (one for one in family("random") if asked(one.id) is not None):
-        cells = [_held(case, told[case.id][route]) for route in ROUTES]
-        lines.append(f"| {asked(case.id)} | {_layout(case)} | {' | '.join(cells)} |")
+    for case in (one for one in family("random") if relation_asked(one.id) is not None):
+        cells = [_relation_cell(case, told[case.id][route]) for route in ROUTES]
+        lines.append(f"| {relation_asked(case.id)} | {_layout(case)} | {' | '.join(cells)} |")
     lines += ["", "## What the seed API takes", ""]
     lines += ["| release | call | what it does on a CPU mesh |", "|---|---|---|"]
     lines += [f"| {' | '.join(row)} |" for row in SEEDS]
     return "\n".join(lines) + "\n"
 
 
-def asked(id: str) -> str | None:
+def relation_asked(id: str) -> str | None:
     """What a case asks of seeds, order or masks; None where it is about a placement."""
-    return _longest(id, ASKED)
+    return _text_by_prefix(id, ASKED)
 
 
-def drawn(id: str) -> str | None:
+def op_that_draws(id: str) -> str | None:
     """What a case about a placement draws."""
-    return _longest(id, DRAWN)
+    return _text_by_prefix(id, DRAWN)
 
 
-def _longest(id: str, texts: dict[str, str]) -> str | None:
+def _text_by_prefix(id: str, texts: dict[str, str]) -> str | None:
     heads = [head for head in texts if id.startswith(head)]
     return texts[max(heads, key=len)] if heads else None
 
 
 def _layout(case: Case) -> str:
     mesh = case.question.mesh
-    layout, shape = _of_draw(case)
+    layout, shape = _drawn_tensor(case)
     axes = ", ".join(f"{name}={size}" for name, size in mesh.axes)
     sizes = "x".join(map(str, shape))
     return f"{sizes} as [{', '.join(to_placements(layout, mesh))}] on {axes}"
 
 
-def _of_draw(case: Case) -> tuple[Layout, tuple[int, ...]]:
+def _drawn_tensor(case: Case) -> tuple[Layout, tuple[int, ...]]:
     """Layout and shape of what is drawn first: as asked, or as its operand lies."""
     step = case.question.steps[0]
     given = next((one for one in case.question.inputs if one.name in step.args), None)
@@ -181,7 +181,7 @@ def _of_draw(case: Case) -> tuple[Layout, tuple[int, ...]]:
     return step.to, tuple(int(size) for size in shape)
 
 
-def _ended(answer: Answer) -> str:
+def _format_failure(answer: Answer) -> str:
     """How an answer ended, where it is not at its end."""
     match answer.end:
         case Done():
@@ -192,19 +192,19 @@ def _ended(answer: Answer) -> str:
             return end_word(answer.end)
 
 
-def _placed(case: Case, answer: Answer) -> str:
-    if ended := _ended(answer):
+def _placement_cell(case: Case, answer: Answer) -> str:
+    if ended := _format_failure(answer):
         return ended
-    layout, shape = _of_draw(case)
+    layout, shape = _drawn_tensor(case)
     seen, one = answer["a"], answer["b"]
     same = "as one" if seen.full == one.full else "other"
-    held = ranges(case.question.mesh, layout, shape)
+    held = index_ranges(case.question.mesh, layout, shape)
     parts = _parts(seen, held)
     if parts is None:
         return f"{same}, not split"
     if len(parts) == 1:
         return same
-    common = list(_shared(parts, case.question.steps[0].op == "dropout"))
+    common = list(_parts_in_common(parts, case.question.steps[0].op == "dropout"))
     if len(common) == len(list(itertools.combinations(parts, 2))):
         return f"{same}, all in common"
     pairs = ", ".join(" and ".join(map(_devices, pair)) for pair in common)
@@ -229,7 +229,7 @@ def _parts(seen: Observed, held: tuple[Ranges, ...]) -> Parts | None:
     return parts
 
 
-def _shared(parts: Parts, masks: bool) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+def _parts_in_common(parts: Parts, masks: bool) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Pairs of parts that have numbers in common; ``masks``: that are 0 at the same places."""
     for (one, left), (other, right) in itertools.combinations(parts.items(), 2):
         if masks:
@@ -244,9 +244,9 @@ def _devices(positions: tuple[int, ...]) -> str:
     return "+".join(map(str, positions))
 
 
-def _held(case: Case, answer: Answer) -> str:
+def _relation_cell(case: Case, answer: Answer) -> str:
     """Whether what a case says is right of its relations is so, and whether ranks agree."""
-    if ended := _ended(answer):
+    if ended := _format_failure(answer):
         return ended
     if any(len(set(seen.full)) > 1 for seen in answer.seen):
         return "ranks differ"

@@ -9,20 +9,20 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from adapters.answer import Answer, Collective, ending
+from adapters.answer import Answer, Collective, format_end
 from cases.catalogue.training import FAMILY
 from cases.model import Mesh
-from cases.notation import both
-from cases.recipes import MODELS, RECIPES, Row, sizes_of
-from cases.recipes.contracts import CONTRACTS, Due, Term
-from cases.recipes.form import PASSES
-from cases.recipes.layouts import data, parameter
-from reports.judged import Judged, cause_link, frameworks, judged
-from reports.tell import recorded
-from suites.contracts import as_collective, dues, explain
-from suites.observation import Fired, volume
+from cases.notation import format_both_notations
+from cases.recipes import MODELS, RECIPES, RecipeKind, sizes_of
+from cases.recipes.contracts import CONTRACTS, ExpectedCollectives, ContractTerm
+from cases.recipes.recipe_reader import PASSES
+from cases.recipes.layouts import data_layout, parameter_layout
+from reports.judged_catalogue import JudgedCase, cause_link, format_frameworks, judge_catalogue
+from reports.tell import recorded_answers
+from suites.contracts import as_collective, contract_terms, explain_pass
+from suites.observation import Fired, total_bytes
 from suites.verdict import Verdict
-from suites.wording import factor
+from suites.wording import format_factor
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "recipes.md"
 
@@ -32,12 +32,12 @@ _SUBJECTS = ("torch", "jax/jit")
 
 def page() -> str:
     """The page, in Markdown."""
-    own = [one for one in judged() if one.case.question.recipe is not None]
+    own = [one for one in judge_catalogue() if one.case.question.recipe is not None]
     lines = [
         "# Recipes and their contracts",
         "",
         "Written by `python -m reports.recipes` from `cases/recipes/` and the records of"
-        f" {frameworks()}; do not edit.",
+        f" {format_frameworks()}; do not edit.",
         "",
         "A recipe is a small model with a parallel plan, trained for one step: forward, loss,"
         " backward, plain gradient descent. Its contract is what the parallel plan must fire, as"
@@ -60,16 +60,16 @@ def page() -> str:
         "",
     ]
     for row in RECIPES.values():
-        lines += _recipe(row, [one for one in own if _is(one, row)])
+        lines += _recipe(row, [one for one in own if _uses_recipe(one, row)])
     return "\n".join(lines)
 
 
-def _is(one: Judged, row: Row) -> bool:
+def _uses_recipe(one: JudgedCase, row: RecipeKind) -> bool:
     recipe = one.case.question.recipe
     return recipe is not None and recipe.name == row.name
 
 
-def _summary(own: Sequence[Judged]) -> str:
+def _summary(own: Sequence[JudgedCase]) -> str:
     lines = [
         "| | steps | right | passes as the contract has them, dry runs too | another plan |",
         "|---|---|---|---|---|",
@@ -86,7 +86,7 @@ def _summary(own: Sequence[Judged]) -> str:
     return "\n".join(lines)
 
 
-def _passes(one: Judged, subject: str) -> dict[str | None, Verdict]:
+def _passes(one: JudgedCase, subject: str) -> dict[str | None, Verdict]:
     """By pass, what was said of its collectives."""
     return {
         v.step: v
@@ -95,7 +95,7 @@ def _passes(one: Judged, subject: str) -> dict[str | None, Verdict]:
     }
 
 
-def _recipe(row: Row, own: Sequence[Judged]) -> list[str]:
+def _recipe(row: RecipeKind, own: Sequence[JudgedCase]) -> list[str]:
     contract, model = CONTRACTS[row.name], MODELS[row.model]
     lines = [
         f"## {row.name}",
@@ -104,23 +104,23 @@ def _recipe(row: Row, own: Sequence[Judged]) -> list[str]:
         "",
     ]
     lines += ["| pass | collectives | over | bytes | what |", "|---|---|---|---|---|"]
-    lines += [_term(term) for term in contract.terms]
+    lines += [_term_row(term) for term in contract.terms]
     first = own[0].case.question
     lines += ["", "| tensor | shape | layout |", "|---|---|---|"]
     for tensor in (*model.parameters, model.out):
-        layout = data(row, tensor)
+        layout = data_layout(row, tensor)
         if tensor is not model.out:
-            layout = parameter(row, tensor, sizes_of(first), first.mesh)
+            layout = parameter_layout(row, tensor, sizes_of(first), first.mesh)
         lines.append(
-            f"| `{tensor.name}` | {' × '.join(tensor.shape)} | {both(layout, first.mesh)} |"
+            f"| `{tensor.name}` | {' × '.join(tensor.shape)} | {format_both_notations(layout, first.mesh)} |"
         )
     lines += ["", f"| mesh | pass | contract | {' | '.join(_SUBJECTS)} |", "|---|---|---|---|---|"]
     for one in own:
-        lines += _mesh(one)
+        lines += _mesh_rows(one)
     return [*lines, ""]
 
 
-def _term(term: Term) -> str:
+def _term_row(term: ContractTerm) -> str:
     count = "" if term.count == "1" else f"{term.count} × "
     cells = (
         term.pass_, f"{count}{term.kind}", ", ".join(term.axes), f"`{term.bytes}`", term.what
@@ -128,20 +128,20 @@ def _term(term: Term) -> str:
     return "| " + " | ".join(f"({cell})" if term.spare else cell for cell in cells) + " |"
 
 
-def _mesh(one: Judged) -> list[str]:
-    answers = recorded(one.case)
+def _mesh_rows(one: JudgedCase) -> list[str]:
+    answers = recorded_answers(one.case)
     name = ", ".join(f"{axis}={size}" for axis, size in one.case.question.mesh.axes)
     if one.case.family != FAMILY:
         name += f" ({one.case.id})"
     lines = []
     for pass_ in PASSES:
-        wanted = [due for due in dues(one.case) if due.term.pass_ == pass_]
+        wanted = [due for due in contract_terms(one.case) if due.term.pass_ == pass_]
         cells = []
         for subject in _SUBJECTS:
             answer = answers[subject]
             cells.append(_cell(one, answer, pass_))
         if wanted or any(cell != "none" for cell in cells):
-            due = ", ".join(map(_due, wanted))
+            due = ", ".join(map(_format_due, wanted))
             lines.append(f"| {name} | {pass_} | {due or 'none'} | {' | '.join(cells)} |")
             name = ""
     peaks = [answers[subject].peak for subject in _SUBJECTS]
@@ -151,52 +151,52 @@ def _mesh(one: Judged) -> list[str]:
     return lines
 
 
-def _due(one: Due) -> str:
+def _format_due(one: ExpectedCollectives) -> str:
     axes = ",".join(one.term.axes)
-    said = f"{_times(one.count)}{one.term.kind}({axes}) of {one.bytes:,} B"
+    said = f"{_format_count(one.count)}{one.term.kind}({axes}) of {one.bytes:,} B"
     return f"({said})" if one.term.spare else said
 
 
-def _times(count: int) -> str:
+def _format_count(count: int) -> str:
     return "" if count == 1 else f"{count} "
 
 
-def _cell(one: Judged, answer: Answer, pass_: str) -> str:
+def _cell(one: JudgedCase, answer: Answer, pass_: str) -> str:
     if answer.program is None:
-        return ending(answer.end)
+        return format_end(answer.end)
     mesh = one.case.question.mesh
     fired = tuple(c for c in answer.program if c.pass_ == pass_)
-    wanted = [due for due in dues(one.case) if due.term.pass_ == pass_]
+    wanted = [due for due in contract_terms(one.case) if due.term.pass_ == pass_]
     if not fired and not wanted:
         return "none"
-    said = _grouped(mesh, fired)
+    said = _format_collectives(mesh, fired)
     verdict = _passes(one, answer.subject).get(pass_)
     if verdict is not None and verdict.severity is not None:
         cause = f" ({cause_link(verdict.ledger)})" if verdict.ledger else ""
         said += f": **another plan, {verdict.severity}**{cause}"
     else:
-        rules = " and ".join(rule.name for rule in explain(mesh, fired, wanted).rules)
+        rules = " and ".join(rule.name for rule in explain_pass(mesh, fired, wanted).rules)
         said += f": {rules}" if rules else ""
-    return said + _price(mesh, fired, wanted)
+    return said + _format_bytes(mesh, fired, wanted)
 
 
-def _price(mesh: Mesh, fired: Fired, wanted: Sequence[Due]) -> str:
+def _format_bytes(mesh: Mesh, fired: Fired, wanted: Sequence[ExpectedCollectives]) -> str:
     """The bytes of a pass beside those of its contract and the least; "" if all are equal."""
     contract = tuple(as_collective(mesh, due) for due in wanted)
     least = tuple(as_collective(mesh, due) for due in wanted if not due.term.spare)
-    if volume(fired) == volume(contract) == volume(least):
+    if total_bytes(fired) == total_bytes(contract) == total_bytes(least):
         return ""
-    if volume(contract) == volume(least):
-        return f"; {factor(fired, contract)} the contract"
-    return f"; {factor(fired, contract)} the contract, {factor(fired, least)} the least"
+    if total_bytes(contract) == total_bytes(least):
+        return f"; {format_factor(fired, contract)} the contract"
+    return f"; {format_factor(fired, contract)} the contract, {format_factor(fired, least)} the least"
 
 
-def _grouped(mesh: Mesh, fired: Iterable[Collective]) -> str:
+def _format_collectives(mesh: Mesh, fired: Iterable[Collective]) -> str:
     counted: dict[str, int] = {}
     for one in fired:
         axes = ",".join(axis for axis in one.axes if mesh[axis] > 1) or ",".join(one.axes) or "?"
         counted[f"{one.kind}({axes})"] = counted.get(f"{one.kind}({axes})", 0) + 1
-    return ", ".join(f"{_times(n)}{what}" for what, n in counted.items()) or "none"
+    return ", ".join(f"{_format_count(n)}{what}" for what, n in counted.items()) or "none"
 
 
 if __name__ == "__main__":

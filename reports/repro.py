@@ -13,17 +13,17 @@ from typing import Any
 from adapters.answer import Answer
 from cases.model import Case, slug
 from reports import script_jax, script_torch
-from reports.faults import Fault, NoScript, faults
+from reports.faults import Fault, NoScript, find_faults
 from suites.judge import Judgement
 
 SCRIPTS: dict[str, Callable[[Case, Fault, str], str]] = {
     "torch": script_torch.script,
     "jax": script_jax.script,
 }
-_SENT = "shard_parity_scripts"
+_REPORT_ATTRIBUTE = "shard_parity_scripts"
 
 
-def texts(
+def make_scripts(
     case: Case,
     judgement: Judgement,
     answers: Mapping[str, Answer],
@@ -37,7 +37,7 @@ def texts(
         return {}, [f"{case.id}: a dry run has no data"]
     if case.question.recipe is not None:
         return {}, [f"{case.id}: a training step is a model, not a few lines"]
-    found, missing = faults(case, judgement, answers)
+    found, missing = find_faults(case, judgement, answers)
     made = {}
     for framework, fault in found.items():
         try:
@@ -49,7 +49,7 @@ def texts(
     return made, [f"{case.id}, {name}: {why}" for name, why in missing.items()]
 
 
-class Repro:
+class ScriptWriter:
     """Writes into ``folder`` what `texts` gives, and tells how much; lives as long as a run.
 
     Under pytest-xdist each process writes for its own items, and the first tells of all.
@@ -66,11 +66,11 @@ class Repro:
             self.folder.mkdir(exist_ok=True)
         for name, text in made.items():
             (self.folder / name).write_text(text)
-        setattr(report, _SENT, [list(made), missing])
+        setattr(report, _REPORT_ATTRIBUTE, [list(made), missing])
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Keep the names that came with a report."""
-        written, missing = getattr(report, _SENT, ([], []))
+        written, missing = getattr(report, _REPORT_ATTRIBUTE, ([], []))
         self.written += written
         self.missing += missing
 

@@ -6,21 +6,21 @@ Knows no jax: it is text here.
 
 from __future__ import annotations
 
-from adapters.answer import ending
+from adapters.answer import format_end
 from adapters.jax_xla import lines
-from adapters.jax_xla.attempt import Stopped
+from adapters.jax_xla.attempt import AnswerEnded
 from adapters.jax_xla.lines import Route
 from adapters.jax_xla.mesh_lines import joined
 from adapters.jax_xla.names import NAMES, OPTIONS, need, said
 from adapters.jax_xla.names import imports as imported
-from adapters.names import place
+from adapters.release_names import find_location
 from cases.arrays import unpack
-from cases.grids import homes
+from cases.mesh_derivation import meshes_of_tensors
 from cases.model import Case, Question
 from cases.notation import NotationError, to_spec
-from reports.faults import Fault, NoScript, by_value
-from reports.head import block, bounds, head, imports, reason
-from reports.literals import literal, plain, shifted
+from reports.faults import Fault, NoScript, needs_values
+from reports.script_head import indent_lines, allclose_arguments, script_comment, used_imports, tolerance_comment
+from reports.array_source import array_expression, replace_by_ones, first_and_shifts
 
 _STANDARD = ("import base64", "import collections", "import os", "import re", "import sys",
              "import zlib")  # fmt: skip
@@ -28,7 +28,7 @@ _KINDS = "all-gather|all-reduce|reduce-scatter|all-to-all|collective-permute"
 # Merges all-reduces late, and counts are of what the partitioner put in.
 _OFF, _PASS = "xla_disable_hlo_passes", "cpu-all-reduce-combiner"
 # What a script calls its own things.
-_OWN = {"wanted", "got", "same", "whole", "text", "kinds", "program", "spots", "error"}
+_RESERVED = {"wanted", "got", "same", "whole", "text", "kinds", "program", "spots", "error"}
 
 
 def script(case: Case, fault: Fault, release: str) -> str:
@@ -41,7 +41,7 @@ def script(case: Case, fault: Fault, release: str) -> str:
     made = (*question.inputs, *question.steps)
     names = {lines.variable(getattr(one, "name", getattr(one, "result", ""))) for one in made}
     names |= {*lines.view_variables(question).values()}
-    if taken := sorted(names & _OWN):
+    if taken := sorted(names & _RESERVED):
         raise NoScript(f"the case has the name {taken[0]}, which the script needs")
     route: Route = "jit" if fault.verdict.subject == "jax/jit" else "explicit"
     try:
@@ -49,35 +49,35 @@ def script(case: Case, fault: Fault, release: str) -> str:
             lines.mesh_line(mesh, name, route, release)
             for mesh, name in lines.mesh_variables(question).items()
         ]
-        derived = _derived(question, fault, route, release)
+        derived = _mesh_step_lines(question, fault, route, release)
         if any("joined(" in text for text in derived):
             meshes += joined(release).strip().split("\n")
-        program = derived + _inputs(question, fault, route, release)
-        program += (_jit if route == "jit" else _explicit)(question, fault, release)
-        program += _verdict(case, fault, route, release)
+        program = derived + _input_lines(question, fault, route, release)
+        program += (_jit_lines if route == "jit" else _explicit_lines)(question, fault, release)
+        program += _check_lines(case, fault, route, release)
         program = [said(line, release) for line in program]
-    except Stopped as stopped:
-        raise NoScript(ending(stopped.end)) from None
+    except AnswerEnded as stopped:
+        raise NoScript(format_end(stopped.end)) from None
     except NotationError as error:
         raise NoScript(str(error)) from None
     body = [
-        *block(meshes, 0),
+        *indent_lines(meshes, 0),
         *(["print('wanted an answer, got this:', flush=True)"] if _crashes(fault) else []),
         "try:",
-        *block(program, 4),
+        *indent_lines(program, 4),
         "except Exception as error:",
         f"    same, wanted, got = {_on_error(fault)}, repr(error)[:300]",
         "print(f'wanted {wanted}\\ngot    {got}')",
         "sys.exit(not same)",
     ]
     text = "\n".join(body)
-    standard = imports(_STANDARD, text + "\nos.environ")
+    standard = used_imports(_STANDARD, text + "\nos.environ")
     return "\n".join([
-        *head(case, fault, "python FILE"),
+        *script_comment(case, fault, "python FILE"),
         "import " + ", ".join(one.removeprefix("import ") for one in standard),
         "os.environ['JAX_PLATFORMS'] = 'cpu'",
         f"os.environ['XLA_FLAGS'] = '{_flags(question, fault, release)}'",
-        *imports(imported(release), text + "\njax"),
+        *used_imports(imported(release), text + "\njax"),
         "",
         "jax.config.update('jax_enable_x64', True)",
         *body,
@@ -90,14 +90,14 @@ def _on_error(fault: Fault) -> str:
 
 def _flags(question: Question, fault: Fault, release: str) -> str:
     found = f"--xla_force_host_platform_device_count={_devices(question)}"
-    if fault.check in ("counts", "total") and place(OPTIONS, _OFF, release) is None:
+    if fault.check in ("counts", "total") and find_location(OPTIONS, _OFF, release) is None:
         found += f" --{_OFF}={_PASS}"
     return found
 
 
-def _compiled(release: str) -> str:
+def _compile_call(release: str) -> str:
     """How a lowered program is compiled whose collectives are counted."""
-    known = place(OPTIONS, _OFF, release) is not None
+    known = find_location(OPTIONS, _OFF, release) is not None
     return f".compile({{{_OFF!r}: {_PASS!r}}})" if known else ".compile()"
 
 
@@ -106,7 +106,7 @@ def _devices(question: Question) -> int:
     return max(max(mesh.devices) for mesh in meshes) + 1
 
 
-def _derived(question: Question, fault: Fault, route: Route, release: str) -> list[str]:
+def _mesh_step_lines(question: Question, fault: Fault, route: Route, release: str) -> list[str]:
     """The lines of the mesh steps, up to the one at fault."""
     found = []
     for name, text in lines.view_sources(question, lines.KINDS[route], release):
@@ -120,21 +120,21 @@ def _crashes(fault: Fault) -> bool:
     return fault.observed == "crashed"
 
 
-def _inputs(question: Question, fault: Fault, route: Route, release: str) -> list[str]:
+def _input_lines(question: Question, fault: Fault, route: Route, release: str) -> list[str]:
     """The lines that place the inputs, up to the one at fault."""
     if fault.check == "mesh" or fault.step in lines.view_variables(question):
         return []
-    places, on = lines.places(question), homes(question)
+    places, on = lines.places(question), meshes_of_tensors(question)
     found = []
     for given in question.inputs:
         arrays = lines.held(given, route == "jit")
-        shown = arrays if by_value(question, fault) else plain(arrays)
+        shown = arrays if needs_values(question, fault) else replace_by_ones(arrays)
         if given.per_device is None:
-            data = literal(shown[0], "np")
-        elif (moved := shifted(shown, "np")) is not None:
+            data = array_expression(shown[0], "np")
+        elif (moved := first_and_shifts(shown, "np")) is not None:
             data = f"[{moved[0]} + n for n in {moved[1]}]"
         else:
-            data = f"[{', '.join(literal(one, 'np') for one in shown)}]"
+            data = f"[{', '.join(array_expression(one, 'np') for one in shown)}]"
         stack = route == "jit"
         home = on[given.name]
         found.append(lines.input_line(given, home, places[given.name], stack, data, release))
@@ -143,7 +143,7 @@ def _inputs(question: Question, fault: Fault, route: Route, release: str) -> lis
     return found
 
 
-def _jit(question: Question, fault: Fault, release: str) -> list[str]:
+def _jit_lines(question: Question, fault: Fault, release: str) -> list[str]:
     """The whole program as one, which gives what the case checks."""
     placed = {*lines.view_variables(question), *(given.name for given in question.inputs)}
     if fault.step in placed or not question.steps:
@@ -157,16 +157,16 @@ def _jit(question: Question, fault: Fault, release: str) -> list[str]:
     head = ["@jax.jit", f"def program({given}):", *(f"    {one}" for one in inside),
             f"    return {out}"]  # fmt: skip
     if not question.inputs and (
-        place(NAMES, "jax.set_mesh", release) or all(step.to is None for step in question.steps)
+        find_location(NAMES, "jax.set_mesh", release) or all(step.to is None for step in question.steps)
     ):
         # What has no operand lies on the mesh in force.
         head = ["jax.set_mesh(mesh)", *head]
     if fault.check in ("counts", "total"):
-        return [*head, f"text = program.lower({given}){_compiled(release)}.as_text()"]
+        return [*head, f"text = program.lower({given}){_compile_call(release)}.as_text()"]
     return [*head, f"{out} = program({given})"]
 
 
-def _explicit(question: Question, fault: Fault, release: str) -> list[str]:
+def _explicit_lines(question: Question, fault: Fault, release: str) -> list[str]:
     """Each step in a program of its own, up to the one at fault."""
     found: list[str] = []
     placed = {*lines.view_variables(question), *(given.name for given in question.inputs)}
@@ -194,7 +194,7 @@ def _explicit(question: Question, fault: Fault, release: str) -> list[str]:
             program = "program"  # a gradient's function has lines of its own
         if last and counted and not fault.full:
             found += [f"program = jax.jit({program})",
-                      f"text = program.lower({names}){_compiled(release)}.as_text()"]  # fmt: skip
+                      f"text = program.lower({names}){_compile_call(release)}.as_text()"]  # fmt: skip
         else:
             found.append(f"{name} = jax.jit({program})({names})")
         if last:
@@ -202,7 +202,7 @@ def _explicit(question: Question, fault: Fault, release: str) -> list[str]:
     return found
 
 
-def _verdict(case: Case, fault: Fault, route: Route, release: str) -> list[str]:
+def _check_lines(case: Case, fault: Fault, route: Route, release: str) -> list[str]:
     """The lines that hold what came against what is right."""
     y = lines.variable(fault.step or "")
     mesh = lines.places(case.question).get(fault.step or "", "mesh")
@@ -221,12 +221,12 @@ def _verdict(case: Case, fault: Fault, route: Route, release: str) -> list[str]:
                 ]
             return [*end, "same, wanted, got = True, 'an answer', 'an answer'"]
         case "counts" | "total":
-            lower = f"text = program.lower({y}){_compiled(release)}.as_text()"
-            return [*([f"program = {gather}", lower] if fault.full else []), *_counts(fault)]
+            lower = f"text = program.lower({y}){_compile_call(release)}.as_text()"
+            return [*([f"program = {gather}", lower] if fault.full else []), *_count_lines(fault)]
         case "full":
-            wanted = literal(fault.arrays[0], "np")
-            return [f"wanted, got = {wanted}, {full}", *_same(fault, "wanted", "got"),
-                    f"wanted, got = {_told(fault, 'wanted')}, {_told(fault, 'got')}"]  # fmt: skip
+            wanted = array_expression(fault.arrays[0], "np")
+            return [f"wanted, got = {wanted}, {full}", *_equality_lines(fault, "wanted", "got"),
+                    f"wanted, got = {_shown_value(fault, 'wanted')}, {_shown_value(fault, 'got')}"]  # fmt: skip
         case "layout":
             assert fault.layout is not None
             spec = to_spec(fault.layout)
@@ -236,7 +236,7 @@ def _verdict(case: Case, fault: Fault, route: Route, release: str) -> list[str]:
                 return [f"wanted, got = {spec}, {y}.sharding.spec", "same = got == wanted"]
             return [
                 f"wanted, got = NamedSharding({mesh}, {spec}), {y}.sharding",
-                f"same = got.is_equivalent_to(wanted, {y}.ndim){_paid(release)}",
+                f"same = got.is_equivalent_to(wanted, {y}.ndim){_nothing_unreduced(release)}",
                 "wanted, got = wanted.spec, got.spec",
             ]
         case "refusal":
@@ -253,16 +253,16 @@ def _verdict(case: Case, fault: Fault, route: Route, release: str) -> list[str]:
     return [
         f"spots = {spots}",
         f"got = sorted({y}.addressable_shards, key=lambda one: spots.index(one.device))",
-        *_shards(fault, full),
+        *_shard_lines(fault, full),
     ]
 
 
-def _paid(release: str) -> str:
-    known = place(NAMES, "PartitionSpec.unreduced", release) is not None
+def _nothing_unreduced(release: str) -> str:
+    known = find_location(NAMES, "PartitionSpec.unreduced", release) is not None
     return " and not got.spec.unreduced" if known else ""
 
 
-def _shards(fault: Fault, full: str) -> list[str]:
+def _shard_lines(fault: Fault, full: str) -> list[str]:
     """Device by device, in the order of the mesh."""
     if fault.check == "offsets":
         return [
@@ -272,7 +272,7 @@ def _shards(fault: Fault, full: str) -> list[str]:
         ]
     found = ["got = [np.asarray(one.data) for one in got]"]
     if fault.check == "shards":
-        found.append(f"wanted = [{', '.join(literal(one, 'np') for one in fault.arrays)}]")
+        found.append(f"wanted = [{', '.join(array_expression(one, 'np') for one in fault.arrays)}]")
     else:
         slices = ", ".join(
             f"({''.join(f'slice({start}, {stop}), ' for start, stop in spans)})"
@@ -281,28 +281,28 @@ def _shards(fault: Fault, full: str) -> list[str]:
         # Sound or not: each shard against the slice of the same array's own global value.
         found += [f"whole = {full}", f"wanted = [whole[spans] for spans in [{slices}]]"]
     return [
-        *found, *_same(fault, "one", "other", "all", " for one, other in zip(wanted, got))"),
-        f"wanted, got = ([{_told(fault, 'one')} for one in all_] for all_ in (wanted, got))",
+        *found, *_equality_lines(fault, "one", "other", "all", " for one, other in zip(wanted, got))"),
+        f"wanted, got = ([{_shown_value(fault, 'one')} for one in all_] for all_ in (wanted, got))",
     ]  # fmt: skip
 
 
-def _same(fault: Fault, one: str, other: str, every: str = "", pairs: str = "") -> list[str]:
+def _equality_lines(fault: Fault, one: str, other: str, every: str = "", pairs: str = "") -> list[str]:
     close = f"np.array_equal({other}, {one})"
     if not fault.exact:
         wide = "np.complex128" if fault.dtype.startswith("complex") else "np.float64"
         close = (
-            f"np.allclose({other}.astype({wide}), {one}.astype({wide}), {bounds(fault.allowed)})"
+            f"np.allclose({other}.astype({wide}), {one}.astype({wide}), {allclose_arguments(fault.allowed)})"
         )
     alike = f"({other}.dtype, {other}.shape) == ({one}.dtype, {one}.shape)"
     text = f"{alike} and {close}"
-    return [*reason(fault.allowed), f"same = {f'{every}({text}{pairs}' if every else text}"]
+    return [*tolerance_comment(fault.allowed), f"same = {f'{every}({text}{pairs}' if every else text}"]
 
 
-def _told(fault: Fault, name: str) -> str:
+def _shown_value(fault: Fault, name: str) -> str:
     return f"({name}.dtype, {name}.shape, {name}.tolist())" if fault.shaped else f"{name}.tolist()"
 
 
-def _counts(fault: Fault) -> list[str]:
+def _count_lines(fault: Fault) -> list[str]:
     forms = fault.counts
     told, test = [], "got == wanted"
     if len(forms) > 1:

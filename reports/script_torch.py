@@ -7,16 +7,16 @@ text here.
 from __future__ import annotations
 
 from adapters.torch_dtensor.forms import placements_source
-from adapters.torch_dtensor.names import imports as imported
+from adapters.torch_dtensor.names import format_imports as imported
 from adapters.torch_dtensor.ops import CONTEXTS, line, mesh_source
 from adapters.torch_dtensor.script import Unanswerable, ranks, task
-from adapters.torch_dtensor.wire import Data, Line, Task
+from adapters.torch_dtensor.rank_messages import InputData, Line, Task
 from cases.model import Case, Mesh
 from cases.notation import NotationError
 from cases.ops import OPS
-from reports.faults import Fault, NoScript, by_value
-from reports.head import block, bounds, head, imports, reason
-from reports.literals import listed, literal, plain
+from reports.faults import Fault, NoScript, needs_values
+from reports.script_head import indent_lines, allclose_arguments, script_comment, used_imports, tolerance_comment
+from reports.array_source import indexed_expression, array_expression, replace_by_ones
 
 _STANDARD = (
     "import base64",
@@ -28,10 +28,10 @@ _STANDARD = (
     "import time",
     "import zlib",
 )
-_GROUPS = "import torch.distributed as dist"
+_IMPORT_DIST = "import torch.distributed as dist"
 _KINDS = "allgather|allreduce|reducescatter|alltoall|broadcast|scatter|gather|send"
 # What a script calls its own things.
-_OWN = {"rank", "wanted", "got", "same", "whole", "comm", "counts", "names", "kinds", "dist"}
+_RESERVED = {"rank", "wanted", "got", "same", "whole", "comm", "counts", "names", "kinds", "dist"}
 # Seconds until ranks that are known to hang are given up, and any others.
 _SECONDS, _PATIENCE = 20, 120
 
@@ -47,27 +47,27 @@ def script(case: Case, fault: Fault, release: str) -> str:
     except Unanswerable as error:
         raise NoScript(error.why) from None
     count = ranks(asked)
-    check = _check(case, fault, asked)
-    tail = _tail(count, fault.observed == "hung")
+    check = _check_function(case, fault, asked)
+    tail = _main_lines(count, fault.observed == "hung")
     body = "\n".join([*check, *tail])
-    top = imports(_STANDARD, body)
+    top = used_imports(_STANDARD, body)
     first, *rest = imported(release)
-    needed = imports((first, _GROUPS, *rest), body)
+    needed = used_imports((first, _IMPORT_DIST, *rest), body)
     run = f"python FILE, or torchrun --nproc-per-node={count} FILE"
-    lines = [*head(case, fault, run), *_joined(top), *needed, "", *check, *tail]
+    lines = [*script_comment(case, fault, run), *_join_imports(top), *needed, "", *check, *tail]
     return "\n".join(lines) + "\n"
 
 
-def _joined(modules: list[str]) -> list[str]:
+def _join_imports(modules: list[str]) -> list[str]:
     return ["import " + ", ".join(one.removeprefix("import ") for one in modules)]
 
 
-def _check(case: Case, fault: Fault, asked: Task) -> list[str]:
+def _check_function(case: Case, fault: Fault, asked: Task) -> list[str]:
     """The function that runs the program on one rank, and gives same, wanted and got."""
-    before, watched, after = _program(case, fault, asked)
+    before, watched, after = _program_lines(case, fault, asked)
     made = (*asked.derived, *(data.line for data in asked.inputs), *asked.steps)
     names = {one.variable for one in made}
-    if taken := sorted(names & _OWN):
+    if taken := sorted(names & _RESERVED):
         raise NoScript(f"the case has the name {taken[0]}, which the script needs")
     if fault.check == "counts" or fault.check == "total":
         watched = ["with CommDebugMode() as comm:", *(f"    {one}" for one in watched)]
@@ -76,17 +76,17 @@ def _check(case: Case, fault: Fault, asked: Task) -> list[str]:
         watched = [f"with {region}:", *(f"    {one}" for one in watched)]
     return [
         "def check(rank):",
-        *block(before, 4),
-        *block(watched, 4),
-        *block(after, 4),
-        *block(_verdict(fault, asked), 4),
+        *indent_lines(before, 4),
+        *indent_lines(watched, 4),
+        *indent_lines(after, 4),
+        *indent_lines(_check_lines(fault, asked), 4),
     ]
 
 
-def _program(case: Case, fault: Fault, asked: Task) -> tuple[list[str], list[str], list[str]]:
+def _program_lines(case: Case, fault: Fault, asked: Task) -> tuple[list[str], list[str], list[str]]:
     """Lines that make everything, lines of the steps that count, lines after the program."""
     # What materialising a result meets, it may meet only because a later step has used the result.
-    whole = fault.step is None or _stuck(fault) or (fault.check == "ends" and fault.full)
+    whole = fault.step is None or _must_run_to_end(fault) or (fault.check == "ends" and fault.full)
     whole = whole or _in_place_later(case, fault.step or "")
     names = [one.name for one in asked.steps]
     upto = len(names) if whole or fault.step not in names else names.index(fault.step) + 1
@@ -101,11 +101,11 @@ def _program(case: Case, fault: Fault, asked: Task) -> tuple[list[str], list[str
                         "    return True, 'a refusal', repr(error)[:300]"]  # fmt: skip
     before += derived
     for data in asked.inputs:
-        before += [*_given(data, asked, by_value(case.question, fault)), *_made(data.line, asked)]
+        before += [*_input_lines(data, asked, needs_values(case.question, fault)), *_assignment_lines(data.line, asked)]
         if upto == 0 and data.line.name == fault.step:
             break
-    last = [one for made in steps[-1:] for one in _made(made, asked)]
-    rest = [one for made in steps[:-1] for one in _made(made, asked)]
+    last = [one for made in steps[-1:] for one in _assignment_lines(made, asked)]
+    rest = [one for made in steps[:-1] for one in _assignment_lines(made, asked)]
     if asked.context or fault.step is None:
         # A region holds all steps, and so does a count of the whole program.
         last, rest = rest + last, []
@@ -114,7 +114,7 @@ def _program(case: Case, fault: Fault, asked: Task) -> tuple[list[str], list[str
     return [*before, *rest], last, []
 
 
-def _stuck(fault: Fault) -> bool:
+def _must_run_to_end(fault: Fault) -> bool:
     """Whether the program has to run to its end: others may have gone on from the step at fault."""
     return fault.observed in ("hung", "crashed")
 
@@ -126,7 +126,7 @@ def _in_place_later(case: Case, step: str) -> bool:
     return any(OPS[one.op].family == "inplace" for one in later)
 
 
-def _made(made: Line, asked: Task) -> list[str]:
+def _assignment_lines(made: Line, asked: Task) -> list[str]:
     own = [] if made.source == made.variable else [line(made.variable, made.source)]
     return own + [line(one.variable, one.source) for one in asked.late(made.name)]
 
@@ -136,15 +136,15 @@ def _variable(fault: Fault, asked: Task) -> str:
     return next(one.variable for one in made if one.name == fault.step)
 
 
-def _given(data: Data, asked: Task, exact: bool) -> list[str]:
-    arrays = data.arrays if exact else plain(data.arrays)
+def _input_lines(data: InputData, asked: Task, exact: bool) -> list[str]:
+    arrays = data.arrays if exact else replace_by_ones(data.arrays)
     devices = dict(asked.meshes).get(data.where, asked.mesh).devices
-    at = _position(devices, asked)
-    value = listed(arrays, "torch", at) if data.per_device else literal(arrays[0], "torch")
+    at = _position_source(devices, asked)
+    value = indexed_expression(arrays, "torch", at) if data.per_device else array_expression(arrays[0], "torch")
     return [line(data.line.name, value)]
 
 
-def _position(devices: tuple[int, ...], asked: Task) -> str:
+def _position_source(devices: tuple[int, ...], asked: Task) -> str:
     """The position of this rank in a mesh, as text; 0 where it is not in it."""
     if devices == tuple(range(ranks(asked))):
         return "rank"
@@ -153,36 +153,36 @@ def _position(devices: tuple[int, ...], asked: Task) -> str:
     return f"{ {device: at for at, device in enumerate(devices)} }.get(rank, 0)"
 
 
-def _verdict(fault: Fault, asked: Task) -> list[str]:
+def _check_lines(fault: Fault, asked: Task) -> list[str]:
     """The lines that hold what came against what is right."""
     if fault.check == "ends":
         end = [f"{_variable(fault, asked)}.full_tensor()"] if fault.full else []
-        if _stuck(fault):
+        if _must_run_to_end(fault):
             made = (*(data.line for data in asked.inputs), *asked.steps)
             checked = [one.variable for one in made if one.name in asked.check]
             end = [f"for one in ({', '.join(checked)},):", "    if isinstance(one, DTensor):",
                    "        one.full_tensor()"]  # fmt: skip
         return [*end, "return True, 'an answer', 'an answer'"]
     if fault.check in ("counts", "total"):
-        return _counts(fault)
+        return _count_lines(fault)
     if fault.check == "refusal":
         return [f"return False, 'a refusal', {_variable(fault, asked)}"]
     y, mesh = _variable(fault, asked), fault.mesh
-    at = _position(mesh.devices, asked)
-    away = _outside(mesh, asked)
+    at = _position_source(mesh.devices, asked)
+    away = _outside_mesh_lines(mesh, asked)
     local = f"{y}.to_local()" if fault.seen is None or fault.seen.layout is not None else y
     match fault.check:
         case "full":
             whole = f"{y}.full_tensor()" if fault.seen and fault.seen.layout is not None else y
-            got, wanted = whole, literal(fault.arrays[0], "torch")
+            got, wanted = whole, array_expression(fault.arrays[0], "torch")
         case "shards":
-            got, wanted = local, listed(fault.arrays, "torch", at)
+            got, wanted = local, indexed_expression(fault.arrays, "torch", at)
         case "own shards":
             slices = ", ".join(_slices(spans) for spans in fault.held)
             got = f"{y}.to_local(), {y}.full_tensor()"
             return [
                 f"got, whole = {got}", *away, f"wanted = whole[[{slices}][{at}]]  # by its layout",
-                *_same(fault),
+                *_equality_lines(fault),
             ]  # fmt: skip
         case "offsets":
             got = "compute_local_shape_and_global_offset"
@@ -197,11 +197,11 @@ def _verdict(fault: Fault, asked: Task) -> list[str]:
                 got, wanted = f"({got}, {y}.device_mesh)", f"({wanted}, {home.variable})"
             return [f"got, wanted = {got}, {wanted}", "return got == wanted, wanted, got"]
         case _:
-            got, wanted = _of_mesh(y, fault), listed(fault.arrays, "torch", at)
-    return [f"got = {got}", *away, f"wanted = {wanted}", *_same(fault)]
+            got, wanted = _mesh_as_tensor(y, fault), indexed_expression(fault.arrays, "torch", at)
+    return [f"got = {got}", *away, f"wanted = {wanted}", *_equality_lines(fault)]
 
 
-def _of_mesh(y: str, fault: Fault) -> str:
+def _mesh_as_tensor(y: str, fault: Fault) -> str:
     """What a rank sees of the mesh in variable ``y``, as a tensor."""
     if fault.arrays[0].dtype == "bool":
         return f"torch.tensor({y})"
@@ -224,26 +224,26 @@ def _placements(fault: Fault) -> str:
         raise NoScript(str(error)) from None
 
 
-def _outside(mesh: Mesh, asked: Task) -> list[str]:
+def _outside_mesh_lines(mesh: Mesh, asked: Task) -> list[str]:
     if set(mesh.devices) == set(range(ranks(asked))):
         return []
     return [f"if rank not in {list(mesh.devices)}:", "    return True, 'nothing', 'nothing'"]
 
 
-def _same(fault: Fault) -> list[str]:
+def _equality_lines(fault: Fault) -> list[str]:
     alike = "(got.dtype, got.shape) == (wanted.dtype, wanted.shape)"
     close = "torch.equal(got, wanted)"
     if not fault.exact:
         # In a dtype so wide that comparing rounds nothing.
         wide = "torch.complex128" if fault.dtype.startswith("complex") else "torch.float64"
-        close = f"torch.allclose(got.to({wide}), wanted.to({wide}), {bounds(fault.allowed)})"
+        close = f"torch.allclose(got.to({wide}), wanted.to({wide}), {allclose_arguments(fault.allowed)})"
     told = "wanted.tolist(), got.tolist()"
     if fault.shaped:
         told = ", ".join(f"({one}.dtype, {one}.shape, {one}.tolist())" for one in ("wanted", "got"))
-    return [*reason(fault.allowed), f"same = {alike} and {close}", f"return same, {told}"]
+    return [*tolerance_comment(fault.allowed), f"same = {alike} and {close}", f"return same, {told}"]
 
 
-def _counts(fault: Fault) -> list[str]:
+def _count_lines(fault: Fault) -> list[str]:
     # CommDebugMode's names of ops hold the kind, with and without underscores.
     forms = [{kind.replace("-", ""): n for kind, n in one.items()} for one in fault.counts]
     told, test = "wanted", "got == wanted"
@@ -261,7 +261,7 @@ def _counts(fault: Fault) -> list[str]:
     ]
 
 
-def _tail(count: int, hangs: bool) -> list[str]:
+def _main_lines(count: int, hangs: bool) -> list[str]:
     """The lines that start the ranks. A pool, since its processes stay when one of them raises."""
     wait = f"""
     end = time.time() + {_SECONDS}

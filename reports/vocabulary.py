@@ -13,15 +13,15 @@ from pathlib import Path
 import msgspec
 
 from adapters.jax_xla import lines as jax_lines
-from adapters.jax_xla.attempt import Stopped
+from adapters.jax_xla.attempt import AnswerEnded
 from adapters.torch_dtensor import ops as torch_lines
 from adapters.torch_dtensor.forms import Unsayable
 from cases.catalogue.operators import ONE, arguments, operands, tensors
 from cases.catalogue.samples import SAMPLES
 from cases.model import Layout, Question, Step
 from cases.ops import OPS, Op
-from cases.program import Typed, shapes
-from suites.failure import said
+from cases.program import TensorType, infer_types
+from suites.failure import format_step
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "vocabulary.md"
 
@@ -46,11 +46,11 @@ def page() -> str:
     for name in families:
         lines += [f"## {name}", "", "| op | exact | rule | gradient by |", "|---|---|---|---|"]
         lines += [_row(op) for op in OPS.values() if op.family == name]
-        lines += ["", "```text", *_spelled(name), "```", ""]
-    return "\n".join([*lines, *_apart()])
+        lines += ["", "```text", *_sample_lines(name), "```", ""]
+    return "\n".join([*lines, *_framework_meanings()])
 
 
-def _apart() -> Iterator[str]:
+def _framework_meanings() -> Iterator[str]:
     """What a framework documents in its own way, and of which ops."""
     yield from ("## Defined apart", "", "A framework is held to its own here.", "")
     found: dict[str, list[str]] = {}
@@ -81,7 +81,7 @@ def _row(op: Op) -> str:
     return f"| `{signature(op)}` | {exact} | {rule} | {grads} |"
 
 
-def _spelled(family: str) -> Iterator[str]:
+def _sample_lines(family: str) -> Iterator[str]:
     done = set()
     for sample in (one for samples in SAMPLES.values() for one in samples):
         if OPS[sample.op].family != family or sample.op in done:
@@ -89,15 +89,15 @@ def _spelled(family: str) -> Iterator[str]:
         done.add(sample.op)
         inputs = operands(sample, ONE, tuple(("R",) for _ in tensors(sample)))
         step = Step("r", sample.op, arguments(sample), sample.params)
-        yield from _lines(Question(sample.name, ONE, inputs, (step,), ("r",)))
-    for step in _EDGES:
+        yield from _spelling_lines(Question(sample.name, ONE, inputs, (step,), ("r",)))
+    for step in _OTHER_STEPS:
         if OPS[step.op].family == family:
-            yield from _lines(Question(step.op, ONE, _X, (step,), ("r",)))
+            yield from _spelling_lines(Question(step.op, ONE, _X, (step,), ("r",)))
 
 
 _ROWS = Layout((("x",), ()))
 _X = operands(SAMPLES["pointwise"][0], ONE, (("R",), ("R",)))[:1]
-_EDGES = (
+_OTHER_STEPS = (
     Step("r", "redistribute", ("x",), {}, _ROWS),
     Step("r", "identity", ("x",)),
     Step("r", "arange", (), {"n": 8}, Layout((("x",),))),
@@ -118,13 +118,13 @@ _EDGES = (
 )
 
 
-def _lines(question: Question) -> Iterator[str]:
+def _spelling_lines(question: Question) -> Iterator[str]:
     step = question.steps[0]
     # Without the layout that is asked for, which both lines have.
-    yield f"# {said(msgspec.structs.replace(step, to=None), question.mesh)}"
+    yield f"# {format_step(msgspec.structs.replace(step, to=None), question.mesh)}"
 
-    def known() -> dict[str, Typed]:
-        return shapes(question)
+    def known() -> dict[str, TensorType]:
+        return infer_types(question)
 
     try:
         source = torch_lines.step_source(step, question.mesh, "mesh", known)
@@ -134,7 +134,7 @@ def _lines(question: Question) -> Iterator[str]:
     try:
         (line, *_) = jax_lines.step_lines(question, step, "jit")
         yield f"{line}  # jax"
-    except Stopped as stopped:
+    except AnswerEnded as stopped:
         yield f"# jax: {stopped.end}"
 
 

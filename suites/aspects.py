@@ -14,27 +14,27 @@ from typing import Any
 import msgspec
 from numpy.typing import NDArray
 
-from adapters.answer import Answer, Observed, Refused, Unsupported, ending
+from adapters.answer import Answer, Observed, Refused, Unsupported, format_end
 from adapters.reference.meshes import observe as observe_meshes
-from adapters.reference.values import cut, join
+from adapters.reference.evaluate import cut_shards, join_shards
 from cases.arrays import Array, pack, unpack
 from cases.layout import (
     coordinates,
-    largest,
+    largest_shard,
     local_shape,
     offset,
-    ranges,
-    same,
-    used,
+    index_ranges,
+    are_equivalent,
+    axes_of_layout,
 )
 from cases.ledger import Aspect
 from cases.model import Case, Layout, Mesh, Tolerance
 from suites import observation as seen_as
 from suites.local_steps import ran_on_shards
-from suites.observation import Missing, Observation, failed
-from suites.tensors import PLAIN, asked, mesh_names, mesh_of, value_aspect
-from suites.truth import Truth, sampled_slopes
-from suites.values import EXACT, difference, show
+from suites.observation import Missing, Observation, failed_ending
+from suites.tensors import UNSHARDED, requested_layouts, mesh_names, mesh_of, value_aspect
+from suites.truth import Truth, sampled_gradient
+from suites.array_difference import EXACT, difference, format_array
 from suites.verdict import Finding, agree, differs, not_comparable
 
 
@@ -62,22 +62,22 @@ class Context(msgspec.Struct, frozen=True):
         return next((one for one in self.answer.seen if one.name == name), None)
 
     @property
-    def dry(self) -> bool:
+    def is_dry_run(self) -> bool:
         """Whether the question has no data."""
         return self.case.question.mode == "plan"
 
 
-def context(
+def make_context(
     case: Case, answer: Answer, right: Truth, lacking: Mapping[str, frozenset[str]]
 ) -> Context:
     """The context of an answer. ``lacking``: by name, the fields that are promised and absent."""
-    return Context(case, answer, right.beside(answer), lacking, asked(case))
+    return Context(case, answer, right.with_unsharded_step(answer), lacking, requested_layouts(case))
 
 
-Look = Callable[[Context, Observed], Finding | None]
+Check = Callable[[Context, Observed], Finding | None]
 
 
-class Row(msgspec.Struct, frozen=True):
+class TensorAspect(msgspec.Struct, frozen=True):
     """One thing that is asked of an input or result.
 
     ``shows``: the fields of an `Observed` that it looks at. ``look``: the finding, if there is one.
@@ -86,11 +86,11 @@ class Row(msgspec.Struct, frozen=True):
 
     aspect: Aspect
     shows: tuple[str, ...]
-    look: Look
-    when: Callable[[Context, Observed], bool] = lambda context, seen: True
+    look: Check
+    when: Callable[[Context, Observed], bool] = lambda make_context, seen: True
 
 
-def ask(context: Context, row: Row, seen: Observed) -> Finding | None:
+def check_tensor(context: Context, row: TensorAspect, seen: Observed) -> Finding | None:
     """What a row says of a tensor, or that the answer lacks what the route promised."""
     if not row.when(context, seen):
         return None
@@ -109,13 +109,13 @@ def has_shards(seen: Observed) -> bool:
     return seen.local is not None or any(one is not None for one in seen.shards or ())
 
 
-def tensors(context: Context, rows: tuple[Row, ...]) -> list[Finding]:
+def check_tensors(context: Context, rows: tuple[TensorAspect, ...]) -> list[Finding]:
     """What these rows say of everything that was seen, and of what was not seen and should be."""
     found = [
         finding
         for seen in context.tensors
         for row in rows
-        if (finding := ask(context, row, seen)) is not None
+        if (finding := check_tensor(context, row, seen)) is not None
     ]
     for name, fields in context.missing.items():
         if "result" in fields:
@@ -125,12 +125,12 @@ def tensors(context: Context, rows: tuple[Row, ...]) -> list[Finding]:
     return found
 
 
-def twice(allowed: Tolerance) -> Tolerance:
+def double_tolerance(allowed: Tolerance) -> Tolerance:
     """How far two results may differ from one another that may each be so far from the truth."""
     return msgspec.structs.replace(allowed, rtol=2 * allowed.rtol, atol=2 * allowed.atol)
 
 
-def whole(case: Case, seen: Observed) -> tuple[Array, ...] | None:
+def global_value(case: Case, seen: Observed) -> tuple[Array, ...] | None:
     """The global value as materialised, else what the shards join to; None if neither is there."""
     if seen.full:
         return seen.full
@@ -138,26 +138,26 @@ def whole(case: Case, seen: Observed) -> tuple[Array, ...] | None:
     shards = [unpack(one) for one in seen.shards or () if one is not None]
     if not isinstance(layout, Layout) or len(shards) < mesh.size or layout.ndim != len(seen.shape):
         return None
-    held = ranges(mesh, layout, seen.shape)
+    held = index_ranges(mesh, layout, seen.shape)
     if any(shard.shape != local_shape(spans) for shard, spans in zip(shards, held)):
         return None
     if any(op == "avg" for _, op in layout.partial) and shards[0].dtype.kind in "biu":
         return None
-    return (pack(join(mesh, layout, shards, seen.shape)),)
+    return (pack(join_shards(mesh, layout, shards, seen.shape)),)
 
 
 # ---- how it ended ------------------------------------------------------------------------------
 
 
-def end(context: Context) -> Finding:
+def check_ending(context: Context) -> Finding:
     """The one line about how an answer ended."""
     case, end = context.case, context.answer.end
     wanted = case.expectation.refused
     if isinstance(end, Refused) and wanted and end.step == wanted:
         return agree(end.step, "ending", why="the step is wrong, and a refusal is the right answer")
     if isinstance(end, Unsupported):
-        return not_comparable(end.step or None, "ending", end.why, got=ending(end))
-    observed = failed(end)
+        return not_comparable(end.step or None, "ending", end.why, got=format_end(end))
+    observed = failed_ending(end)
     if observed is None:
         return agree(None, "ending")
     step = getattr(end, "step", "") or None
@@ -167,13 +167,13 @@ def end(context: Context) -> Finding:
 # ---- one tensor --------------------------------------------------------------------------------
 
 
-def soundness(context: Context, seen: Observed) -> Finding | None:
+def check_soundness(context: Context, seen: Observed) -> Finding | None:
     """Does an answer agree with itself?
 
     Every rank reports the same; shards are the slices of the answer's own global value that its
     own layout implies, pending reductions lead to it, offsets are those of the slices.
     """
-    found = _unsound(context, seen)
+    found = _find_contradiction(context, seen)
     if found is not None:
         return differs(seen.name, "soundness", found, why="the answer contradicts itself")
     if not isinstance(seen.layout, Layout):
@@ -184,7 +184,7 @@ def soundness(context: Context, seen: Observed) -> Finding | None:
     return agree(seen.name, "soundness")
 
 
-def _unsound(context: Context, seen: Observed) -> Observation | None:
+def _find_contradiction(context: Context, seen: Observed) -> Observation | None:
     mesh, layout = mesh_of(context.case, seen.name), seen.layout
     if seen.disagreements:
         return seen_as.RanksDiffer(seen.disagreements)
@@ -196,9 +196,9 @@ def _unsound(context: Context, seen: Observed) -> Observation | None:
     if layout.ndim != len(seen.shape):
         return seen_as.WrongLayout(Layout(((),) * len(seen.shape)), layout)
     if seen.local is not None:
-        due = largest(mesh, layout, seen.shape)
+        due = largest_shard(mesh, layout, seen.shape)
         return None if seen.local == due else seen_as.WrongShard(0, due, seen.local)
-    held = ranges(mesh, layout, seen.shape)
+    held = index_ranges(mesh, layout, seen.shape)
     present = [(p, shard) for p, shard in enumerate(seen.shards or ()) if shard is not None]
     for p, shard in present:
         if shard.shape != local_shape(held[p]):
@@ -215,8 +215,8 @@ def _unsound(context: Context, seen: Observed) -> Observation | None:
     if layout.partial:
         # An element that may be anything is to be one thing in one answer.
         allowed = msgspec.structs.replace(context.right.allowed.get(seen.name, EXACT), free=None)
-        allowed = twice(allowed)
-        return _unpaid(mesh, layout, seen, full, allowed) if len(present) == mesh.size else None
+        allowed = double_tolerance(allowed)
+        return _find_wrong_reduction(mesh, layout, seen, full, allowed) if len(present) == mesh.size else None
     for p, shard in present:
         own = pack(full[tuple(slice(*span) for span in held[p])])
         if difference(own, shard, EXACT) is not None:
@@ -224,7 +224,7 @@ def _unsound(context: Context, seen: Observed) -> Observation | None:
     return None
 
 
-def _unpaid(
+def _find_wrong_reduction(
     mesh: Mesh, layout: Layout, seen: Observed, full: NDArray[Any], allowed: Tolerance
 ) -> Observation | None:
     """Whether the addends beside some device do not reduce to the global value.
@@ -234,12 +234,12 @@ def _unpaid(
     shards = [unpack(shard) for shard in seen.shards or () if shard is not None]
     if any(op == "avg" for _, op in layout.partial) and full.dtype.kind in "biu":
         return None
-    named, first = set(used(layout)), pack(join(mesh, layout, shards, seen.shape))
+    named, first = set(axes_of_layout(layout)), pack(join_shards(mesh, layout, shards, seen.shape))
     for p, where in enumerate(coordinates(mesh)):
         # One position for each set of replicas: those that are first along every axis named.
         if any(index and axis in named for axis, index in where.items()):
             continue
-        total = pack(join(mesh, layout, shards, seen.shape, p))
+        total = pack(join_shards(mesh, layout, shards, seen.shape, p))
         if difference(first, total, allowed) is not None:
             return seen_as.RanksDiffer((), p, first, total)
         if difference(total, pack(full), allowed) is not None:
@@ -247,7 +247,7 @@ def _unpaid(
     return None
 
 
-def value(context: Context, seen: Observed) -> Finding | None:
+def check_value(context: Context, seen: Observed) -> Finding | None:
     """Is the global value right? Held against the case's own right value or the reference's."""
     case, right, name = context.case, context.right, seen.name
     aspect = value_aspect(case, name)
@@ -260,17 +260,17 @@ def value(context: Context, seen: Observed) -> Finding | None:
             return differs(name, aspect, seen_as.WrongShape(typed.shape, seen.shape))
     if name in right.own:
         return not_comparable(name, aspect, "random numbers are each framework's own")
-    wanted, fulls = right.values.get(name), whole(case, seen)
-    if context.dry or (wanted is None and not name.startswith(PLAIN)):
+    wanted, fulls = right.values.get(name), global_value(case, seen)
+    if context.dry or (wanted is None and not name.startswith(UNSHARDED)):
         why = "a dry run has no data" if context.dry else "no right value"
         return not_comparable(name, aspect, why)
     if wanted is None:
-        return _slopes(case, seen)
+        return _check_sampled_gradient(case, seen)
     allowed = right.allowed.get(name, EXACT)
     if fulls is None:
-        return _dealt(context, seen, wanted, allowed)
+        return _check_shards_of_value(context, seen, wanted, allowed)
     for position, got in enumerate(fulls):
-        if (off := off_by(wanted, got, allowed)) is not None:
+        if (off := compare_values(wanted, got, allowed)) is not None:
             where = position if len(fulls) > 1 else None
             local = ran_on_shards(case, context.answer, seen)
             observed = msgspec.structs.replace(off, position=where, by_shards=bool(local))
@@ -278,30 +278,30 @@ def value(context: Context, seen: Observed) -> Finding | None:
     return agree(name, aspect)
 
 
-def off_by(wanted: Array, got: Array, allowed: Tolerance) -> seen_as.WrongValue | None:
+def compare_values(wanted: Array, got: Array, allowed: Tolerance) -> seen_as.WrongValue | None:
     """The observation of a value that is not the right one; None if it is."""
     if difference(wanted, got, allowed) is None:
         return None
     return seen_as.WrongValue(wanted, got, None, allowed)
 
 
-def _slopes(case: Case, seen: Observed) -> Finding | None:
+def _check_sampled_gradient(case: Case, seen: Observed) -> Finding | None:
     """Elements of an unsharded gradient of a recipe, against differences of the NumPy loss."""
-    found = sampled_slopes(case, seen)
+    found = sampled_gradient(case, seen)
     aspect = value_aspect(case, seen.name)
     if found is None:
         return not_comparable(seen.name, aspect, "no right value")
     wanted, got, allowed = found
-    off = off_by(wanted, got, allowed)
+    off = compare_values(wanted, got, allowed)
     return agree(seen.name, aspect) if off is None else differs(seen.name, aspect, off)
 
 
-def _dealt(context: Context, seen: Observed, wanted: Array, allowed: Tolerance) -> Finding | None:
+def _check_shards_of_value(context: Context, seen: Observed, wanted: Array, allowed: Tolerance) -> Finding | None:
     """Shards of what has no global value, such as a parameter that no parallel plan took up."""
     aspect, layout = value_aspect(context.case, seen.name), context.asked.get(seen.name)
     if layout is None or layout.partial or seen.shards is None:
         return not_comparable(seen.name, aspect, "neither a global value nor shards")
-    pieces = cut(mesh_of(context.case, seen.name), layout, unpack(wanted))
+    pieces = cut_shards(mesh_of(context.case, seen.name), layout, unpack(wanted))
     for position, (due, got) in enumerate(zip(map(pack, pieces), seen.shards)):
         if got is not None and got.shape != due.shape:
             return not_comparable(seen.name, aspect, "the shards are those of another layout")
@@ -310,37 +310,37 @@ def _dealt(context: Context, seen: Observed, wanted: Array, allowed: Tolerance) 
     return agree(seen.name, aspect)
 
 
-def as_asked(context: Context, seen: Observed) -> Finding | None:
+def check_layout(context: Context, seen: Observed) -> Finding | None:
     """Is the layout the one that the case asks for, or that the parallel plan has?"""
     wanted, mesh = context.asked[seen.name], mesh_of(context.case, seen.name)
     if seen.layout is None:
-        return _shapes_as_asked(mesh, seen, wanted)
+        return _check_local_shapes(mesh, seen, wanted)
     fits = isinstance(seen.layout, Layout) and seen.layout.ndim == wanted.ndim
-    if fits and same(mesh, wanted, seen.layout, seen.shape):  # type: ignore[arg-type]
+    if fits and are_equivalent(mesh, wanted, seen.layout, seen.shape):  # type: ignore[arg-type]
         return agree(seen.name, "layout")
     return differs(seen.name, "layout", seen_as.WrongLayout(wanted, seen.layout))
 
 
-def _shapes_as_asked(mesh: Mesh, seen: Observed, wanted: Layout) -> Finding:
+def _check_local_shapes(mesh: Mesh, seen: Observed, wanted: Layout) -> Finding:
     """The shapes of the shards of what reports no layout have to be those of the layout asked."""
-    held = [local_shape(one) for one in ranges(mesh, wanted, seen.shape)]
+    held = [local_shape(one) for one in index_ranges(mesh, wanted, seen.shape)]
     got = [None if one is None else one.shape for one in seen.shards or ()]
     if seen.local is not None:
-        held, got = [largest(mesh, wanted, seen.shape)], [seen.local]
+        held, got = [largest_shard(mesh, wanted, seen.shape)], [seen.local]
     for position, (due, one) in enumerate(zip(held, got)):
         if one is not None and one != due:
             return differs(seen.name, "layout", seen_as.WrongShard(position, due, one))
     return not_comparable(seen.name, "layout", "no layout reported")
 
 
-def stated(context: Context, seen: Observed) -> Finding | None:
+def check_stated_shards(context: Context, seen: Observed) -> Finding | None:
     """Are shards and offsets those that the case states?"""
     said, name = context.case.expectation, seen.name
     shards = zip(said.shards.get(name, ()), seen.shards or ())
     for position, (wanted, got) in enumerate(shards):
         if got is not None and difference(wanted, got, EXACT) is not None:
             observed = seen_as.WrongShard(position, wanted, got)
-            return differs(name, "shards", observed, why=_own_word(context, name, position, wanted))
+            return differs(name, "shards", observed, why=_explain_stated_shard(context, name, position, wanted))
     offsets = zip(said.offsets.get(name, ()), seen.offsets or ())
     for position, (begins, ours) in enumerate(offsets):
         if ours is not None and begins != ours:
@@ -352,35 +352,35 @@ def stated(context: Context, seen: Observed) -> Finding | None:
     return agree(name, "shards")
 
 
-def _own_word(context: Context, name: str, position: int, wanted: Array) -> str:
+def _explain_stated_shard(context: Context, name: str, position: int, wanted: Array) -> str:
     """Where the case states another shard than the reference has: which that is."""
     value, layout = context.right.values.get(name), context.asked.get(name)
     if value is None or layout is None or layout.partial:
         return ""
-    due = pack(cut(mesh_of(context.case, name), layout, unpack(value))[position])
+    due = pack(cut_shards(mesh_of(context.case, name), layout, unpack(value))[position])
     if difference(due, wanted, EXACT) is None:
         return ""
-    return f"wanted is the case's own word; the reference has {show(due)}"
+    return f"wanted is the case's own word; the reference has {format_array(due)}"
 
 
-def _states(context: Context, seen: Observed) -> bool:
+def _states_shards(context: Context, seen: Observed) -> bool:
     said = context.case.expectation
     return seen.name in said.shards or seen.name in said.offsets
 
 
-TENSORS: tuple[Row, ...] = (
-    Row("soundness", ("layout", "shards", "offsets", "local"), soundness,
-        lambda context, seen: not seen.name.startswith(PLAIN)),
-    Row("global", ("full", "dtype"), value),
-    Row("layout", ("layout",), as_asked, lambda context, seen: seen.name in context.asked),
-    Row("shards", ("shards",), stated, _states),
+TENSOR_ASPECTS: tuple[TensorAspect, ...] = (
+    TensorAspect("soundness", ("layout", "shards", "offsets", "local"), check_soundness,
+        lambda make_context, seen: not seen.name.startswith(UNSHARDED)),
+    TensorAspect("global", ("full", "dtype"), check_value),
+    TensorAspect("layout", ("layout",), check_layout, lambda make_context, seen: seen.name in make_context.asked),
+    TensorAspect("shards", ("shards",), check_stated_shards, _states_shards),
 )  # fmt: skip
 
 
 # ---- derived meshes ----------------------------------------------------------------------------
 
 
-def meshes(context: Context) -> list[Finding]:
+def check_meshes(context: Context) -> list[Finding]:
     """Does every device see the derived meshes as the reference does, or as the case says?
 
     Its grid of devices, its coordinate, its group along each axis; and a mesh step that is wrong
@@ -399,7 +399,7 @@ def meshes(context: Context) -> list[Finding]:
                 found.append(differs(right.name, "meshes", Missing(field)))
                 break
         else:
-            observed, doubt = _mesh(case, right, seen)
+            observed, doubt = _compare_mesh(case, right, seen)
             found.append(
                 agree(right.name, "meshes")
                 if observed is None
@@ -413,7 +413,7 @@ def meshes(context: Context) -> list[Finding]:
     return found
 
 
-def _mesh(case: Case, right: Observed, seen: Observed) -> tuple[Observation | None, str]:
+def _compare_mesh(case: Case, right: Observed, seen: Observed) -> tuple[Observation | None, str]:
     wanted, doubt = case.expectation.meshes.get(right.name, right.shards) or (), ""
     if wanted != right.shards:
         doubt = "wanted is the case's own word; the reference has another grid"

@@ -15,31 +15,31 @@ import msgspec
 import numpy as np
 
 from adapters.answer import Collective, Done, Observed
-from adapters.reference.cheapest import cheapest
-from adapters.reference.implied import implied
-from adapters.reference.plan import Plan, as_collectives
-from adapters.reference.rules import implied_by
-from adapters.registry import executes_plan
+from adapters.reference.cheapest_plan import cheapest_plan
+from adapters.reference.implied_plan import implied_plan
+from adapters.reference.redistribution_plan import RedistributionPlan, as_collectives
+from adapters.reference.propagation import implied_by_op
+from adapters.registry import only_executes_plans
 from cases.arrays import numpy_dtype
-from cases.grids import homes
-from cases.layout import ranges
+from cases.mesh_derivation import meshes_of_tensors
+from cases.layout import index_ranges
 from cases.model import Case, Layout, Mesh, Step
 from suites.aspects import Context
 from suites.observation import (
     Fired,
     Missing,
-    OtherPlan,
-    PlanKind,
+    OtherRedistributionPlan,
+    RedistributionPlanKind,
     TooMany,
     WrongCount,
-    volume,
+    total_bytes,
 )
-from suites.program import shrunk
-from suites.tensors import FULL, bare, mesh_of
+from suites.simplified_program import needed_steps
+from suites.tensors import FULL, result_name, mesh_of
 from suites.verdict import Finding, agree, differs, not_comparable
 
 # A collective over k axes counts as k over one axis each when it is matched.
-Atoms = Counter[tuple[str, str]]
+CountsByAxis = Counter[tuple[str, str]]
 
 
 class Lowering(msgspec.Struct, frozen=True):
@@ -50,22 +50,22 @@ class Lowering(msgspec.Struct, frozen=True):
     link: str = ""
 
 
-GATHERS = Lowering(
+GATHER_FOR_ALL_TO_ALL = Lowering(
     "gathers for all-to-all",
     "on a CPU mesh DTensor moves a shard to another dim by all-gather and chunk, since gloo has no"
     " all-to-all",
     "https://github.com/pytorch/pytorch/pull/124872",
 )
-REDUCES = Lowering(
+ALL_REDUCE_FOR_REDUCE_SCATTER = Lowering(
     "reduces then slices for reduce-scatter",
     "on CPU the partitioner leaves an all-reduce and a slice where a reduce-scatter is implied",
     "https://github.com/tenstorrent/tt-xla/issues/3071",
 )
-MERGES = Lowering(
+MERGED_AXES = Lowering(
     "one over several axes",
     "one collective runs over several mesh axes at once",
 )
-SEQUENCE = Lowering(
+ONE_AXIS_AT_A_TIME = Lowering(
     "one after the other",
     "two collectives over one axis each, where one over both would do",
     "https://github.com/pytorch/pytorch/issues/171916",
@@ -73,12 +73,12 @@ SEQUENCE = Lowering(
 
 # Framework -> the rules by which one kind of collective stands for another.
 LOWERINGS: dict[str, tuple[tuple[Lowering, str, str], ...]] = {
-    "torch": ((GATHERS, "all-to-all", "all-gather"),),
-    "jax": ((REDUCES, "reduce-scatter", "all-reduce"),),
+    "torch": ((GATHER_FOR_ALL_TO_ALL, "all-to-all", "all-gather"),),
+    "jax": ((ALL_REDUCE_FOR_REDUCE_SCATTER, "reduce-scatter", "all-reduce"),),
 }
 
 
-class Explained(msgspec.Struct, frozen=True):
+class LoweringResult(msgspec.Struct, frozen=True):
     """How counted collectives relate to implied ones.
 
     ``rules``: the lowering rules that it took, none if they are equal as they stand.
@@ -86,12 +86,12 @@ class Explained(msgspec.Struct, frozen=True):
     """
 
     rules: tuple[Lowering, ...] = ()
-    plan: PlanKind | None = None
+    plan: RedistributionPlanKind | None = None
 
 
-def atoms(mesh: Mesh, collectives: Iterable[Collective]) -> Atoms:
+def count_by_axis(mesh: Mesh, collectives: Iterable[Collective]) -> CountsByAxis:
     """Kinds by single axis of size > 1. Groups that fit no axes keep an axis called "?"."""
-    found: Atoms = Counter()
+    found: CountsByAxis = Counter()
     for one in collectives:
         for axis in one.axes or ("?",):
             if axis == "?" or mesh[axis] > 1:
@@ -99,7 +99,7 @@ def atoms(mesh: Mesh, collectives: Iterable[Collective]) -> Atoms:
     return found
 
 
-def _whole(mesh: Mesh, collectives: Iterable[Collective]) -> Counter[tuple[str, frozenset[str]]]:
+def _count_by_axes(mesh: Mesh, collectives: Iterable[Collective]) -> Counter[tuple[str, frozenset[str]]]:
     return Counter(
         (one.kind, frozenset(axis for axis in one.axes if mesh[axis] > 1) or frozenset("?"))
         for one in collectives
@@ -107,14 +107,14 @@ def _whole(mesh: Mesh, collectives: Iterable[Collective]) -> Counter[tuple[str, 
     )
 
 
-def explain(
+def explain_by_lowerings(
     mesh: Mesh, subject: str, counted: tuple[Collective, ...], wanted: tuple[Collective, ...]
-) -> Explained:
+) -> LoweringResult:
     """How what was counted follows from what is implied, for a subject's lowering rules."""
-    if _whole(mesh, counted) == _whole(mesh, wanted):
-        return Explained()
+    if _count_by_axes(mesh, counted) == _count_by_axes(mesh, wanted):
+        return LoweringResult()
     rules: list[Lowering] = []
-    extra, lacking = atoms(mesh, counted), atoms(mesh, wanted)
+    extra, lacking = count_by_axis(mesh, counted), count_by_axis(mesh, wanted)
     extra, lacking = extra - lacking, lacking - extra
     for name, kind, instead in LOWERINGS.get(subject.partition("/")[0], ()):
         for (what, axis), count in list(lacking.items()):
@@ -123,17 +123,17 @@ def explain(
                 del lacking[what, axis]
                 rules.append(name)
     if +extra or +lacking:
-        return Explained(plan=plan_kind(mesh, counted, wanted))
+        return LoweringResult(plan=plan_kind(mesh, counted, wanted))
     if any(len(one.axes) > 1 for one in (*counted, *wanted)):
-        rules.append(MERGES)
-    return Explained(rules=tuple(dict.fromkeys(rules)))
+        rules.append(MERGED_AXES)
+    return LoweringResult(rules=tuple(dict.fromkeys(rules)))
 
 
-def plan_kind(mesh: Mesh, counted: Fired, wanted: Fired) -> PlanKind:
+def plan_kind(mesh: Mesh, counted: Fired, wanted: Fired) -> RedistributionPlanKind:
     """A name for a plan that is not the implied one, from its collectives alone."""
     if any(not one.axes for one in counted):
         return "over groups that are no axes"
-    ours, theirs = atoms(mesh, counted), atoms(mesh, wanted)
+    ours, theirs = count_by_axis(mesh, counted), count_by_axis(mesh, wanted)
     if not theirs:
         return "fires where nothing is implied"
     if not ours:
@@ -143,10 +143,10 @@ def plan_kind(mesh: Mesh, counted: Fired, wanted: Fired) -> PlanKind:
         return "permutes"
     if not theirs - ours:
         return "more"
-    return kind_of(extra)
+    return plan_kind_of_extra(extra)
 
 
-def kind_of(extra: Iterable[str]) -> PlanKind:
+def plan_kind_of_extra(extra: Iterable[str]) -> RedistributionPlanKind:
     """A name for what a plan does beside what is implied, by the kinds of its collectives."""
     kinds = {*extra}
     if not kinds:
@@ -162,26 +162,26 @@ def kind_of(extra: Iterable[str]) -> PlanKind:
     return "gathers, exchanges and reduces"
 
 
-class Measure(msgspec.Struct, frozen=True):
+class ImpliedCollectives(msgspec.Struct, frozen=True):
     """What a step implies, and the cheapest that would do where it is a change of layout."""
 
     implied: tuple[Collective, ...]
     cheapest: tuple[Collective, ...] | None = None
 
 
-def measure(
+def implied_by_redistribution(
     mesh: Mesh, source: Layout, target: Layout, shape: tuple[int, ...], itemsize: int
-) -> Measure:
+) -> ImpliedCollectives:
     """What a change of layout implies, and its cheapest plan."""
     # Devices that see another mesh have the same, and no part in it.
     mesh = Mesh(tuple((name, mesh[name]) for name in mesh.named), tuple(range(_seen_by(mesh))))
 
-    def counted(plan: Plan) -> tuple[Collective, ...]:
+    def counted(plan: RedistributionPlan) -> tuple[Collective, ...]:
         return as_collectives(mesh, plan, shape, itemsize)
 
-    return Measure(
-        counted(implied(mesh, source, target, shape)),
-        counted(cheapest(mesh, source, target, shape)),
+    return ImpliedCollectives(
+        counted(implied_plan(mesh, source, target, shape)),
+        counted(cheapest_plan(mesh, source, target, shape)),
     )
 
 
@@ -194,9 +194,9 @@ def _itemsize(dtype: str) -> int:
     return int(np.dtype(numpy_dtype(dtype)).itemsize)
 
 
-def step_measure(
+def implied_by_step(
     mesh: Mesh, step: Step, operands: list[Observed], result: Observed
-) -> Measure | None:
+) -> ImpliedCollectives | None:
     """What a step implies by the layouts reported around it; None if no rule says."""
     sources = [operand.layout for operand in operands]
     if not all(isinstance(one, Layout) for one in (*sources, result.layout)):
@@ -204,15 +204,15 @@ def step_measure(
     known = tuple(one for one in sources if isinstance(one, Layout))
     assert isinstance(result.layout, Layout)
     if step.op in ("redistribute", "identity"):
-        return measure(mesh, known[0], result.layout, result.shape, _itemsize(result.dtype))
-    plans = implied_by(
+        return implied_by_redistribution(mesh, known[0], result.layout, result.shape, _itemsize(result.dtype))
+    plans = implied_by_op(
         mesh, step, tuple(one.shape for one in operands), known,
         (result.shape, result.layout),
         (*(_itemsize(one.dtype) for one in operands), _itemsize(result.dtype)),
     )  # fmt: skip
     if plans is None:
         return None
-    return Measure(
+    return ImpliedCollectives(
         tuple(
             one
             for plan, shape, itemsize in plans
@@ -221,31 +221,31 @@ def step_measure(
     )
 
 
-def held(mesh: Mesh, subject: str, step: str | None, counted: Fired, by: Measure) -> Finding:
+def compare_collectives(mesh: Mesh, subject: str, step: str | None, counted: Fired, by: ImpliedCollectives) -> Finding:
     """The finding for counted collectives against what is implied."""
-    explained = explain(mesh, subject, counted, by.implied)
+    explained = explain_by_lowerings(mesh, subject, counted, by.implied)
     if explained.plan is not None:
-        observed = OtherPlan(explained.plan, by.implied, counted, by.cheapest)
+        observed = OtherRedistributionPlan(explained.plan, by.implied, counted, by.cheapest)
         return differs(step, "collectives", observed)
-    rules = explained.rules or sequence(mesh, subject, counted, by)
+    rules = explained.rules or one_axis_at_a_time(mesh, subject, counted, by)
     why = "; ".join(f"{rule.name}: {rule.why}" for rule in rules)
-    if not rules and volume(counted) != volume(by.implied):
+    if not rules and total_bytes(counted) != total_bytes(by.implied):
         why = "the same collectives in another order, with operands of other sizes"
     return agree(step, "collectives", why=why)
 
 
-def sequence(mesh: Mesh, subject: str, counted: Fired, by: Measure) -> tuple[Lowering, ...]:
+def one_axis_at_a_time(mesh: Mesh, subject: str, counted: Fired, by: ImpliedCollectives) -> tuple[Lowering, ...]:
     """The rule, where what was done one axis at a time could have been one collective."""
-    if by.cheapest is None or executes_plan(subject):
+    if by.cheapest is None or only_executes_plans(subject):
         return ()
-    merged = atoms(mesh, counted) == atoms(mesh, by.cheapest)
-    return (SEQUENCE,) if merged and len(by.cheapest) < len(counted) else ()
+    merged = count_by_axis(mesh, counted) == count_by_axis(mesh, by.cheapest)
+    return (ONE_AXIS_AT_A_TIME,) if merged and len(by.cheapest) < len(counted) else ()
 
 
-def collectives(context: Context) -> list[Finding]:
+def check_collectives(context: Context) -> list[Finding]:
     """Each step's collectives, each materialisation's, and the whole program's where it is one."""
     case, answer = context.case, context.answer
-    found = [_program(context, answer.program)] if answer.program is not None else []
+    found = [_check_program(context, answer.program)] if answer.program is not None else []
     if "program" in context.missing.get("", ()):
         found.append(differs(None, "collectives", Missing("collectives")))
     steps = {step.result: step for step in case.question.steps}
@@ -255,9 +255,9 @@ def collectives(context: Context) -> list[Finding]:
         if seen.full_collectives is not None and fits:
             assert isinstance(layout, Layout)
             whole = Layout(((),) * layout.ndim)
-            by = measure(mesh, layout, whole, seen.shape, _itemsize(seen.dtype))
+            by = implied_by_redistribution(mesh, layout, whole, seen.shape, _itemsize(seen.dtype))
             name = f"{seen.name}{FULL}"
-            found.append(held(mesh, answer.subject, name, seen.full_collectives, by))
+            found.append(compare_collectives(mesh, answer.subject, name, seen.full_collectives, by))
         elif "full_collectives" in context.missing.get(seen.name, ()):
             found.append(differs(f"{seen.name}{FULL}", "collectives", Missing("collectives")))
         if seen.name not in steps:
@@ -265,17 +265,17 @@ def collectives(context: Context) -> list[Finding]:
         if "collectives" in context.missing.get(seen.name, ()):
             found.append(differs(seen.name, "collectives", Missing("collectives")))
         elif seen.collectives is not None:
-            found.append(_step(context, steps[seen.name], seen, seen.collectives))
-    return _stated(context, found)
+            found.append(_check_step(context, steps[seen.name], seen, seen.collectives))
+    return _apply_stated_counts(context, found)
 
 
-def _step(context: Context, step: Step, seen: Observed, counted: Fired) -> Finding:
+def _check_step(context: Context, step: Step, seen: Observed, counted: Fired) -> Finding:
     """What a step fired, against what the layouts reported around it imply."""
     case, subject = context.case, context.answer.subject
     mesh = mesh_of(case, step.result)
     names = [arg for arg in step.args if isinstance(arg, str)]
     known = [one for name in names if (one := _operand(context, name)) is not None]
-    by: Measure | None = None
+    by: ImpliedCollectives | None = None
     typed = context.right.typed
     for one in (*known, seen):
         if one.name in typed and one.shape != typed[one.name].shape:
@@ -284,17 +284,17 @@ def _step(context: Context, step: Step, seen: Observed, counted: Fired) -> Findi
     why = "no rule gives the reported layout" if known else "the operands are not checked"
     if any(mesh_of(case, name) != mesh for name in names):
         why = "between two meshes nothing is implied"
-        if len(known) == len(names) and _stays(case, names[0], known[0], seen):
-            by = Measure((), ())
+        if len(known) == len(names) and _keeps_shards(case, names[0], known[0], seen):
+            by = ImpliedCollectives((), ())
     elif len(known) == len(names):
-        by = step_measure(mesh, step, known, seen)
+        by = implied_by_step(mesh, step, known, seen)
     if by is None:
         return not_comparable(step.result, "collectives", why)
     if subject.endswith(":cheapest"):
         # It executes that plan, so that plan is what it is held against.
         planned = by.cheapest or by.implied
-        by = Measure(planned, planned)
-    return held(mesh, subject, step.result, counted, by)
+        by = ImpliedCollectives(planned, planned)
+    return compare_collectives(mesh, subject, step.result, counted, by)
 
 
 def _operand(context: Context, name: str) -> Observed | None:
@@ -308,18 +308,18 @@ def _operand(context: Context, name: str) -> Observed | None:
     return None
 
 
-def _stays(case: Case, name: str, before: Observed, after: Observed) -> bool:
+def _keeps_shards(case: Case, name: str, before: Observed, after: Observed) -> bool:
     """Whether every device has of the result, on another mesh, what it had of the operand."""
     held = []
     for at, one in ((name, before), (after.name, after)):
         mesh = mesh_of(case, at)
         if not isinstance(one.layout, Layout) or one.layout.partial:
             return False
-        held.append(dict(zip(mesh.devices, ranges(mesh, one.layout, one.shape), strict=True)))
+        held.append(dict(zip(mesh.devices, index_ranges(mesh, one.layout, one.shape), strict=True)))
     return held[0] == held[1]
 
 
-def _program(context: Context, counted: Fired) -> Finding:
+def _check_program(context: Context, counted: Fired) -> Finding:
     """A program compiled as one is held against the sum of the steps that are checked.
 
     Equal steps are merged, and steps that no checked result needs are left out.
@@ -331,7 +331,7 @@ def _program(context: Context, counted: Fired) -> Finding:
 
     if not isinstance(context.answer.end, Done):
         return unknown("the program did not end")
-    meshes = {*homes(case.question).values()} or {case.question.mesh}
+    meshes = {*meshes_of_tensors(case.question).values()} or {case.question.mesh}
     if len(meshes) > 1:
         return unknown("the program runs on several meshes")
     (mesh,) = meshes
@@ -340,7 +340,7 @@ def _program(context: Context, counted: Fired) -> Finding:
     best: list[Collective] | None = []
     for given in case.question.inputs:
         known[given.name] = Observed(given.name, given.dtype, given.shape, given.layout)
-    for step in shrunk(case.question):
+    for step in needed_steps(case.question):
         names = [arg for arg in step.args if isinstance(arg, str)]
         reported = context.find(step.result)
         layout = None if reported is None else reported.layout
@@ -349,22 +349,22 @@ def _program(context: Context, counted: Fired) -> Finding:
             return unknown(f"the layout of {step.result} is not known")
         typed = right.typed[step.result]
         known[step.result] = Observed(step.result, typed.dtype, typed.shape, layout)
-        by = step_measure(mesh, step, [known[name] for name in names], known[step.result])
+        by = implied_by_step(mesh, step, [known[name] for name in names], known[step.result])
         if by is None:
             return unknown(f"no rule for {step.result}")
         total += by.implied
         best = None if best is None or by.cheapest is None else [*best, *by.cheapest]
-    measured = Measure(tuple(total), None if best is None else tuple(best))
-    return held(mesh, context.answer.subject, None, counted, measured)
+    measured = ImpliedCollectives(tuple(total), None if best is None else tuple(best))
+    return compare_collectives(mesh, context.answer.subject, None, counted, measured)
 
 
-def _stated(context: Context, found: list[Finding]) -> list[Finding]:
+def _apply_stated_counts(context: Context, found: list[Finding]) -> list[Finding]:
     """What the case itself says of collectives comes before what layouts imply."""
     said: dict[str | None, Finding] = {}
     if context.answer.subject == "torch":
         for step, wanted in context.case.expectation.counts.items():
-            said[step] = _count(step, wanted, _fired(context, step))
-    if (enough := _sufficient(context)) is not None:
+            said[step] = _check_count(step, wanted, _fired_at(context, step))
+    if (enough := _check_sufficient(context)) is not None:
         said[None] = enough
     for one in found:
         stated = said.get(one.step)
@@ -376,14 +376,14 @@ def _stated(context: Context, found: list[Finding]) -> list[Finding]:
     return [*said.values()]
 
 
-def _fired(context: Context, step: str) -> Fired | None:
-    seen = context.find(bare(step))
+def _fired_at(context: Context, step: str) -> Fired | None:
+    seen = context.find(result_name(step))
     if seen is None:
         return None
     return seen.full_collectives if step.endswith(FULL) else seen.collectives
 
 
-def _count(step: str | None, wanted: dict[str, int], fired: Fired | None) -> Finding:
+def _check_count(step: str | None, wanted: dict[str, int], fired: Fired | None) -> Finding:
     if fired is None:
         return not_comparable(step, "collectives", "not counted")
     if dict(Counter(one.kind for one in fired)) == wanted:
@@ -391,14 +391,14 @@ def _count(step: str | None, wanted: dict[str, int], fired: Fired | None) -> Fin
     return differs(step, "collectives", WrongCount(wanted, fired))
 
 
-def _sufficient(context: Context) -> Finding | None:
+def _check_sufficient(context: Context) -> Finding | None:
     """Whether a program fired more collectives than the case's source says suffice.
 
     Held against the number alone, over all kinds: another plan may do with others.
     """
     case, answer = context.case, context.answer
     enough = case.expectation.sufficient
-    if enough is None or not isinstance(answer.end, Done) or executes_plan(answer.subject):
+    if enough is None or not isinstance(answer.end, Done) or only_executes_plans(answer.subject):
         return None
     fired = answer.program
     if fired is None:

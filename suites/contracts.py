@@ -13,31 +13,31 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from adapters.answer import Collective, Done, received
-from adapters.reference.recipes import arrivals
+from adapters.answer import Collective, Done, received_bytes
+from adapters.reference.recipes import tokens_at_busiest_expert
 from cases.arrays import numpy_dtype
 from cases.model import Case, Mesh
-from cases.recipes import row_of, sizes_of
-from cases.recipes.contracts import Due, due
-from cases.recipes.form import PASSES
+from cases.recipes import recipe_of, sizes_of
+from cases.recipes.contracts import ExpectedCollectives, expected_collectives
+from cases.recipes.recipe_reader import PASSES
 from suites.aspects import Context
-from suites.collectives import GATHERS, MERGES, REDUCES, SEQUENCE, Lowering, kind_of
-from suites.observation import BrokenContract, Fired, PlanKind, WrongCount
+from suites.collectives import GATHER_FOR_ALL_TO_ALL, MERGED_AXES, ALL_REDUCE_FOR_REDUCE_SCATTER, ONE_AXIS_AT_A_TIME, Lowering, plan_kind_of_extra
+from suites.observation import BrokenContract, Fired, RedistributionPlanKind, WrongCount
 from suites.verdict import Finding, agree, differs, not_comparable
-from suites.wording import totals
+from suites.wording import format_operand_bytes
 
 # A rule of recipes alone, beside those of single steps.
-GROUPED = Lowering(
+OTHER_GROUPING = Lowering(
     "tensors are grouped in another way",
     "the same bytes are moved in another number of collectives",
 )
 
 # Of a pass: kind and axes of size > 1, and how many bytes the local operands have together.
 Key = tuple[str, frozenset[str]]
-Bytes = Counter[Key]
+BytesByKey = Counter[Key]
 
 
-class Explained(msgspec.Struct, frozen=True):
+class PassComparison(msgspec.Struct, frozen=True):
     """How the collectives of a pass relate to what is due.
 
     ``rules``: those that it took. ``missing`` and ``extra``: what no rule accounts for.
@@ -45,31 +45,31 @@ class Explained(msgspec.Struct, frozen=True):
     """
 
     rules: tuple[Lowering, ...]
-    missing: Bytes
-    extra: Bytes
-    spared: Bytes
+    missing: BytesByKey
+    extra: BytesByKey
+    spared: BytesByKey
 
     @property
-    def plan(self) -> PlanKind | None:
+    def plan(self) -> RedistributionPlanKind | None:
         """What kind of other plan it is, None if it is none."""
         if not self.missing and not self.extra:
             return None
         if not self.extra:
             return "fewer"
-        return kind_of(kind for kind, _ in self.extra) if self.missing else "more"
+        return plan_kind_of_extra(kind for kind, _ in self.extra) if self.missing else "more"
 
 
-def explain(mesh: Mesh, counted: Iterable[Collective], wanted: Iterable[Due]) -> Explained:
+def explain_pass(mesh: Mesh, counted: Iterable[Collective], wanted: Iterable[ExpectedCollectives]) -> PassComparison:
     """How what was counted in a pass follows from what is due in it.
 
     What is counted is rewritten, byte for byte, into what is due: a rewriting that is not one
     of the lowering rules is none.
     """
     counted, wanted = tuple(counted), tuple(wanted)
-    extra, lacking = _bytes(mesh, counted), Bytes()
-    spare = Bytes()
+    extra, lacking = _bytes(mesh, counted), BytesByKey()
+    spare = BytesByKey()
     for one in wanted:
-        key = one.term.kind, _wide(mesh, one.term.axes)
+        key = one.term.kind, _axes_larger_than_one(mesh, one.term.axes)
         if not one.term.spare:
             lacking[key] += one.bytes
     for key in list(lacking):
@@ -78,7 +78,7 @@ def explain(mesh: Mesh, counted: Iterable[Collective], wanted: Iterable[Due]) ->
     for one in wanted:
         # What is spare is done whole or not at all. Where it looks like what is due, as keys that
         # a ring passes again look like their gradients, the values tell.
-        key = one.term.kind, _wide(mesh, one.term.axes)
+        key = one.term.kind, _axes_larger_than_one(mesh, one.term.axes)
         if one.term.spare and extra[key] >= one.bytes:
             extra[key] -= one.bytes
             number += one.count
@@ -87,26 +87,26 @@ def explain(mesh: Mesh, counted: Iterable[Collective], wanted: Iterable[Due]) ->
     rules: list[Lowering] = []
     _rewrite(mesh, extra, lacking, rules)
     left = +lacking, +extra
-    if not any(left) and len([one for one in counted if _wide(mesh, one.axes)]) != number:
-        rules.append(GROUPED)
-    return Explained(tuple(dict.fromkeys(rules)), *left, +spare)
+    if not any(left) and len([one for one in counted if _axes_larger_than_one(mesh, one.axes)]) != number:
+        rules.append(OTHER_GROUPING)
+    return PassComparison(tuple(dict.fromkeys(rules)), *left, +spare)
 
 
-def _wide(mesh: Mesh, axes: Iterable[str]) -> frozenset[str]:
+def _axes_larger_than_one(mesh: Mesh, axes: Iterable[str]) -> frozenset[str]:
     return frozenset(axis for axis in axes if mesh[axis] > 1)
 
 
-def _bytes(mesh: Mesh, counted: Iterable[Collective]) -> Bytes:
-    found = Bytes()
+def _bytes(mesh: Mesh, counted: Iterable[Collective]) -> BytesByKey:
+    found = BytesByKey()
     for one in counted:
         if not one.axes:
             found[one.kind, frozenset("?")] += one.bytes
-        elif wide := _wide(mesh, one.axes):
+        elif wide := _axes_larger_than_one(mesh, one.axes):
             found[one.kind, wide] += one.bytes
     return found
 
 
-def _take(extra: Bytes, lacking: Bytes, have: Key, need: Key) -> int:
+def _take(extra: BytesByKey, lacking: BytesByKey, have: Key, need: Key) -> int:
     """Let what there is too much of stand for what is lacking; the bytes that were so settled."""
     n = min(extra[have], lacking[need])
     extra[have] -= n
@@ -116,17 +116,17 @@ def _take(extra: Bytes, lacking: Bytes, have: Key, need: Key) -> int:
 
 def _rewrite(
     mesh: Mesh,
-    extra: Bytes,
-    lacking: Bytes,
+    extra: BytesByKey,
+    lacking: BytesByKey,
     rules: list[Lowering],
 ) -> None:
     for kind, axes in [key for key in lacking if lacking[key]]:
         if kind == "reduce-scatter":
             if _take(extra, lacking, ("all-reduce", axes), (kind, axes)):
-                rules.append(REDUCES)
+                rules.append(ALL_REDUCE_FOR_REDUCE_SCATTER)
             _reduce_wider(mesh, extra, lacking, axes, rules)
         if kind == "all-to-all" and _take(extra, lacking, ("all-gather", axes), (kind, axes)):
-            rules.append(GATHERS)
+            rules.append(GATHER_FOR_ALL_TO_ALL)
     for kind, axes in [key for key in lacking if lacking[key]]:
         parts = [(kind, frozenset({axis})) for axis in axes]
         n = min([lacking[kind, axes], *(extra[part] for part in parts)])
@@ -134,13 +134,13 @@ def _rewrite(
             lacking[kind, axes] -= n
             for part in parts:
                 extra[part] -= n
-            rules.append(SEQUENCE)
+            rules.append(ONE_AXIS_AT_A_TIME)
 
 
 def _reduce_wider(
     mesh: Mesh,
-    extra: Bytes,
-    lacking: Bytes,
+    extra: BytesByKey,
+    lacking: BytesByKey,
     axes: frozenset[str],
     rules: list[Lowering],
 ) -> None:
@@ -162,17 +162,17 @@ def _reduce_wider(
             extra[kind, wider] -= n
             lacking["reduce-scatter", axes] -= n
             lacking[rest] -= n // share
-            rules.extend((REDUCES, MERGES))
+            rules.extend((ALL_REDUCE_FOR_REDUCE_SCATTER, MERGED_AXES))
 
 
-def collectives(context: Context) -> list[Finding]:
+def check_contract(context: Context) -> list[Finding]:
     """Pass by pass: did it fire what the contract of its recipe says, or what the case states?"""
     case, answer = context.case, context.answer
     if answer.program is None or not isinstance(answer.end, Done):
         return []
     found, mesh = [], case.question.mesh
     for name in PASSES:
-        wanted = [one for one in dues(case) if one.term.pass_ == name]
+        wanted = [one for one in contract_terms(case) if one.term.pass_ == name]
         counted = tuple(one for one in answer.program if one.pass_ == name)
         stated = case.expectation.counts.get(name) if answer.subject == "torch" else None
         if stated is not None and Counter(one.kind for one in counted) != Counter(stated):
@@ -181,39 +181,39 @@ def collectives(context: Context) -> list[Finding]:
             why = "a loop body is counted once, however often it runs"
             found.append(not_comparable(name, "collectives", why))
         else:
-            found.append(_held(mesh, name, counted, wanted))
+            found.append(_compare_pass(mesh, name, counted, wanted))
     return found
 
 
-def dues(case: Case) -> tuple[Due, ...]:
+def contract_terms(case: Case) -> tuple[ExpectedCollectives, ...]:
     """The terms of a case's contract with their numbers."""
     question = case.question
     assert question.recipe is not None
     itemsize = int(np.dtype(numpy_dtype(question.recipe.dtype)).itemsize)
-    row, sizes = row_of(question), sizes_of(question)
-    return due(row, sizes, question.mesh, itemsize, arrivals(question))
+    row, sizes = recipe_of(question), sizes_of(question)
+    return expected_collectives(row, sizes, question.mesh, itemsize, tokens_at_busiest_expert(question))
 
 
-def as_collective(mesh: Mesh, one: Due) -> Collective:
+def as_collective(mesh: Mesh, one: ExpectedCollectives) -> Collective:
     """What is due, all as one collective: for its bytes."""
     group = math.prod(mesh[axis] for axis in one.term.axes)
     return Collective(one.term.kind, one.term.axes, group, one.bytes, one.term.pass_)  # type: ignore[arg-type]
 
 
-def worth(mesh: Mesh, counted: Iterable[Collective], wanted: Iterable[Due]) -> tuple[str, str]:
+def byte_factors(mesh: Mesh, counted: Iterable[Collective], wanted: Iterable[ExpectedCollectives]) -> tuple[str, str]:
     """Bytes received by the busiest device, over the contract's and over what cannot be spared."""
-    ours, wanted = sum(map(received, counted)), tuple(wanted)
+    ours, wanted = sum(map(received_bytes, counted)), tuple(wanted)
     texts = []
     for some in (wanted, [one for one in wanted if not one.term.spare]):
-        theirs = sum(received(as_collective(mesh, one)) for one in some)
+        theirs = sum(received_bytes(as_collective(mesh, one)) for one in some)
         texts.append(
             f"{ours / theirs:.3g}x" if theirs else "1x" if not ours else f"{ours:g} B over none of"
         )
     return texts[0], texts[1]
 
 
-def _held(mesh: Mesh, name: str, counted: Fired, wanted: list[Due]) -> Finding:
-    explained = explain(mesh, counted, wanted)
+def _compare_pass(mesh: Mesh, name: str, counted: Fired, wanted: list[ExpectedCollectives]) -> Finding:
+    explained = explain_pass(mesh, counted, wanted)
     spared = _all_in_one(mesh, explained.spared)
     if explained.plan is not None:
         # What is spare may be left out: it is no part of what the plan has to move.
@@ -225,12 +225,12 @@ def _held(mesh: Mesh, name: str, counted: Fired, wanted: list[Due]) -> Finding:
         return differs(name, "collectives", observed)
     why = "; ".join(f"{rule.name}: {rule.why}" for rule in explained.rules)
     if spared:
-        left = f"the optional {totals(spared)} is left out"
+        left = f"the optional {format_operand_bytes(spared)} is left out"
         why = f"{left}; {why}" if why else left
     return agree(name, "collectives", why=why)
 
 
-def _all_in_one(mesh: Mesh, some: Bytes) -> Fired:
+def _all_in_one(mesh: Mesh, some: BytesByKey) -> Fired:
     """Bytes by kind and axes, as one collective each."""
     found = []
     for (kind, axes), size in some.items():

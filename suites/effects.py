@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapters.answer import Collective, Observed
-from adapters.reference.values import cut, whole
+from adapters.reference.evaluate import cut_shards, global_array
 from cases.arrays import unpack
-from cases.layout import groups
+from cases.layout import axis_groups
 from cases.model import Case, Layout, Mesh
 from suites.aspects import Context
 from suites.observation import CountersDisagree
@@ -43,7 +43,7 @@ _MOVERS = {"all-gather", "all-to-all", "collective-permute", "broadcast", "scatt
 _REDUCERS = {"all-reduce", "reduce-scatter"}
 
 
-def name(mesh: Mesh, before: Shards, after: Shards) -> Effect | None:
+def effect_of(mesh: Mesh, before: Shards, after: Shards) -> Effect | None:
     """The effect that led from ``before`` to ``after``, one array per mesh position.
 
     None where elements repeat inside a shard, so that they cannot be told apart.
@@ -64,7 +64,7 @@ def name(mesh: Mesh, before: Shards, after: Shards) -> Effect | None:
             for axes in itertools.combinations(mesh.names, count)
             if all(
                 new[p] <= set().union(*(had[m] for m in group))
-                for group in groups(mesh, axes)
+                for group in axis_groups(mesh, axes)
                 for p in group
             )
         ]
@@ -73,7 +73,7 @@ def name(mesh: Mesh, before: Shards, after: Shards) -> Effect | None:
     raise AssertionError("all axes together reach every device")
 
 
-def fits(effect: Effect, counted: tuple[Collective, ...], picks: bool = False) -> str:
+def explain_misfit(effect: Effect, counted: tuple[Collective, ...], picks: bool = False) -> str:
     """Why counted collectives cannot have had this effect; "" if they can.
 
     ``picks``: a maximum or minimum was owed, whose reduction moves elements.
@@ -97,13 +97,13 @@ def fits(effect: Effect, counted: tuple[Collective, ...], picks: bool = False) -
     return f"elements came over {wanted}, counted over {','.join(sorted(reach))}"
 
 
-def effects(context: Context) -> list[Finding]:
+def check_effects(context: Context) -> list[Finding]:
     """Do the counters agree, and does what was counted fit what happened to the shards?"""
     case, answer, found = context.case, context.answer, []
     if answer.complaints:
         said = CountersDisagree("; ".join(answer.complaints))
         found.append(differs(None, "effects", said))
-    if context.dry or case.question.recipe is not None:
+    if context.is_dry_run or case.question.recipe is not None:
         return found
     seen = {observed.name: observed for observed in context.tensors}
     for step in case.question.steps:
@@ -111,8 +111,8 @@ def effects(context: Context) -> list[Finding]:
         if result is None or step.op not in ("redistribute", "identity"):
             continue
         counted = result.collectives if result.collectives is not None else answer.program
-        before, after = _before(case, seen, str(step.args[0])), _shards(result)
-        before = _moved(mesh_of(case, str(step.args[0])), mesh_of(case, step.result), before)
+        before, after = _shards_before(case, seen, str(step.args[0])), _complete_shards(result)
+        before = _reorder_to_mesh(mesh_of(case, str(step.args[0])), mesh_of(case, step.result), before)
         if isinstance(result.layout, Layout) and result.layout.partial:
             why = "any way to share out a pending sum is right"
             found.append(not_comparable(step.result, "effects", why))
@@ -124,11 +124,11 @@ def effects(context: Context) -> list[Finding]:
             why = "collectives are counted for the whole program only"
             found.append(not_comparable(step.result, "effects", why))
             continue
-        effect = name(mesh_of(case, step.result), before, after)
+        effect = effect_of(mesh_of(case, step.result), before, after)
         if effect is None:
             why = "elements repeat in a shard, so that they cannot be told apart"
             found.append(not_comparable(step.result, "effects", why))
-        elif why := fits(effect, counted, _picks(case, seen, str(step.args[0]))):
+        elif why := explain_misfit(effect, counted, _has_max_or_min(case, seen, str(step.args[0]))):
             observed = CountersDisagree(why, counted)
             found.append(differs(step.result, "effects", observed, why=why))
         else:
@@ -136,25 +136,25 @@ def effects(context: Context) -> list[Finding]:
     return found
 
 
-def _picks(case: Case, seen: dict[str, Observed], name: str) -> bool:
+def _has_max_or_min(case: Case, seen: dict[str, Observed], name: str) -> bool:
     given = next((one.layout for one in case.question.inputs if one.name == name), None)
     reported = seen[name].layout if name in seen else None
     layout = reported or given
     return isinstance(layout, Layout) and any(op in ("max", "min") for _, op in layout.partial)
 
 
-def _before(case: Case, seen: dict[str, Observed], name: str) -> Shards | None:
+def _shards_before(case: Case, seen: dict[str, Observed], name: str) -> Shards | None:
     """The shards that a step found: as observed, or as the question places an input."""
     given = next((one for one in case.question.inputs if one.name == name), None)
     if name in seen or given is None:
-        return _shards(seen.get(name))
+        return _complete_shards(seen.get(name))
     if given.per_device is not None:
         return [unpack(array) for array in given.per_device]
     mesh = mesh_of(case, name)
-    return cut(mesh, given.layout, whole(given, mesh))
+    return cut_shards(mesh, given.layout, global_array(given, mesh))
 
 
-def _moved(source: Mesh, target: Mesh, shards: Shards | None) -> Shards | None:
+def _reorder_to_mesh(source: Mesh, target: Mesh, shards: Shards | None) -> Shards | None:
     """Shards by position of one mesh, by that of another on the same devices; None on others."""
     if shards is None or source == target:
         return shards
@@ -164,7 +164,7 @@ def _moved(source: Mesh, target: Mesh, shards: Shards | None) -> Shards | None:
     return [of_device[device] for device in target.devices]
 
 
-def _shards(observed: Observed | None) -> Shards | None:
+def _complete_shards(observed: Observed | None) -> Shards | None:
     if observed is None or observed.shards is None:
         return None
     shards = [unpack(shard) for shard in observed.shards if shard is not None]

@@ -10,33 +10,33 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from adapters.answer import Answer, Crashed, End, Hung, Observed, ending
+from adapters.answer import Answer, Crashed, End, Hung, Observed, format_end
 from adapters.registry import FRAMEWORKS, framework_of
 from cases.arrays import unpack
 from cases.ledger import ASPECTS, Aspect
 from cases.model import Case, Input, Mesh, MeshStep, Step
-from cases.notation import both
-from cases.recipes import row_of, sizes_of
-from cases.recipes.form import PASSES
-from cases.recipes.layouts import plain
-from suites.excuse import excuse
+from cases.notation import format_both_notations
+from cases.recipes import recipe_of, sizes_of
+from cases.recipes.recipe_reader import PASSES
+from cases.recipes.layouts import unsharded_names
+from suites.ready_cause import format_ready_causes
 from suites.headline import headline
 from suites.judge import Judgement
-from suites.observation import SEVERITIES, BrokenContract, OtherPlan, WrongCount
-from suites.tensors import bare, mesh_of, upstream
-from suites.values import show
+from suites.observation import SEVERITIES, BrokenContract, OtherRedistributionPlan, WrongCount
+from suites.tensors import result_name, mesh_of, upstream
+from suites.array_difference import format_array
 from suites.verdict import RECORD, REFERENCE, Finding, Outcome, Verdict
-from suites.wording import layout_text, place, plan_table, say_observation, told_free
+from suites.wording import format_reported_layout, format_position, format_plan_table, describe_observation, format_tolerated
 
 # A mesh picture has one line per device; more would push the text off the screen.
 _MOST_DEVICES = 8
 _MOST_ELEMENTS = 16
 # Lines of what is told and fails nothing, of what a crash printed, and of one rank's stack.
-_MOST_TOLD = 8
+_MOST_TOLERATED = 8
 _MOST_LINES = 20
 
 # What says most about a result that is wrong in several aspects.
-_TELLING: tuple[Aspect, ...] = (
+_ASPECTS_BY_WEIGHT: tuple[Aspect, ...] = (
     "ending", "global", "gradients", "soundness", "shards", "meshes", "layout", "effects",
     "collectives", "dry run", "record",
 )  # fmt: skip
@@ -44,7 +44,7 @@ _TELLING: tuple[Aspect, ...] = (
 _INDENT = " " * 12
 
 
-class One(msgspec.Struct, frozen=True):
+class FailingResult(msgspec.Struct, frozen=True):
     """One failing line with what it was made of, and what else is wrong with the same result."""
 
     verdict: Verdict
@@ -52,7 +52,7 @@ class One(msgspec.Struct, frozen=True):
     beside: tuple[tuple[Verdict, Finding], ...] = ()
 
 
-def report(
+def failure_text(
     case: Case,
     judgement: Judgement,
     failing: Sequence[int],
@@ -69,36 +69,36 @@ def report(
     this case alone. ``own``: whether it is a user's own case. ``scripts``: file names of the
     stand-alone scripts that show it, which lie in ``folder``, or in none yet.
     """
-    first, after = _sorted(case, judgement, failing)
+    first, after = _sort_findings(case, judgement, failing)
     lead = first[0]
-    lines = [headline(case, lead.verdict, lead.finding, answers), *_asked(case)]
+    lines = [headline(case, lead.verdict, lead.finding, answers), *_format_question(case)]
     for one in first:
-        lines += ["", *_told(case, one, answers, judgement.verdicts)]
-    lines += [*_after(after), *_told_free(case, judgement, failing, own)]
+        lines += ["", *_format_result(case, one, answers, judgement.verdicts)]
+    lines += [*_format_consequences(after), *_format_tolerated(case, judgement, failing, own)]
     if own:
-        lines += excuse(case, [(one.verdict, one.finding) for one in first], answers)
+        lines += format_ready_causes(case, [(one.verdict, one.finding) for one in first], answers)
     bad = [judgement.verdicts[i] for i in failing]
-    return "\n".join([*lines, "", *_again(bad, command, scripts, folder)])
+    return "\n".join([*lines, "", *_format_commands(bad, command, scripts, folder)])
 
 
-def _sorted(
+def _sort_findings(
     case: Case, judgement: Judgement, failing: Sequence[int]
-) -> tuple[list[One], list[Verdict]]:
+) -> tuple[list[FailingResult], list[Verdict]]:
     """What is told at length, gravest first; and what only follows from it, in program order."""
-    place = {name: number for number, name in enumerate(_order(case))}
+    place = {name: number for number, name in enumerate(_program_order(case))}
     bad = [(judgement.verdicts[i], judgement.findings[i]) for i in failing]
     bad.sort(
         key=lambda pair: (
-            place.get(bare(pair[0].step), place.get(_made_of(pair[0].step), len(place))),
+            place.get(result_name(pair[0].step), place.get(_mesh_of_group(pair[0].step), len(place))),
             SEVERITIES.index(pair[0].severity or "free"),
-            _TELLING.index(pair[0].aspect),
+            _ASPECTS_BY_WEIGHT.index(pair[0].aspect),
         )
     )
     groups: dict[tuple[str, str], list[tuple[Verdict, Finding]]] = {}
     wrong: dict[str, set[str]] = {}
     after = []
     for verdict, finding in bad:
-        name, subject = bare(verdict.step), verdict.subject
+        name, subject = result_name(verdict.step), verdict.subject
         spoiled = wrong.setdefault(subject, set())
         if case.question.recipe is not None:
             # Every tensor of a training step leads to every other: one line of each aspect.
@@ -112,61 +112,61 @@ def _sorted(
         groups.setdefault((subject, name), []).append((verdict, finding))
         if verdict.severity in ("wrong", "refused") and verdict.against != RECORD:
             spoiled.add(name)
-    first = [One(*pairs[0], tuple(pairs[1:])) for pairs in groups.values()]
+    first = [FailingResult(*pairs[0], tuple(pairs[1:])) for pairs in groups.values()]
     first.sort(key=lambda one: SEVERITIES.index(one.verdict.severity or "free"))
     return first, after
 
 
-def _made_of(step: str | None) -> str:
+def _mesh_of_group(step: str | None) -> str:
     """The mesh that a group such as "m/a" is of."""
-    return bare(step).partition("/")[0]
+    return result_name(step).partition("/")[0]
 
 
-def _asked(case: Case) -> list[str]:
+def _format_question(case: Case) -> list[str]:
     question, mesh = case.question, case.question.mesh
     lines = [f"case    {case.id}" + (f"    {case.source}" if case.source else "")]
     devices = "" if mesh.devices == tuple(range(mesh.size)) else f", devices {list(mesh.devices)}"
     lines.append("mesh    " + ", ".join(f"{name}={size}" for name, size in mesh.axes) + devices)
     if question.recipe is not None:
         sizes = ", ".join(f"{name}={size}" for name, size in sizes_of(question).items())
-        lines.append(f"recipe  {question.recipe.name} on {sizes}: {row_of(question).how}")
-    lines += [f"mesh    {mesh_said(step)}" for step in question.mesh_steps]
-    lines += [f"input   {_given(given, mesh_of(case, given.name))}" for given in question.inputs]
-    lines += [f"step    {said(step, mesh_of(case, step.result))}" for step in question.steps]
+        lines.append(f"recipe  {question.recipe.name} on {sizes}: {recipe_of(question).how}")
+    lines += [f"mesh    {format_mesh_step(step)}" for step in question.mesh_steps]
+    lines += [f"input   {_format_input(given, mesh_of(case, given.name))}" for given in question.inputs]
+    lines += [f"step    {format_step(step, mesh_of(case, step.result))}" for step in question.steps]
     return lines
 
 
-def _order(case: Case) -> list[str]:
+def _program_order(case: Case) -> list[str]:
     question = case.question
     if question.recipe is not None:
         # The unsharded step first: what is wrong there is wrong everywhere. Then what was fired:
         # a reduction that is missing is why gradients are wrong, and those make parameters wrong.
         names = sorted(question.check, key=lambda name: name.startswith("new/"))
-        return [*plain(row_of(question)), *PASSES, *names]
+        return [*unsharded_names(recipe_of(question)), *PASSES, *names]
     names = [step.result for step in question.mesh_steps]
     names += [given.name for given in question.inputs]
     return names + [step.result for step in question.steps]
 
 
-def mesh_said(step: MeshStep) -> str:
+def format_mesh_step(step: MeshStep) -> str:
     """A mesh step as a program has its steps."""
     params = "".join(f", {key}={value!r}" for key, value in step.params.items())
     return f"{step.result} = {step.op}({', '.join(step.axes)}{params})"
 
 
-def _given(given: Input, mesh: Mesh) -> str:
-    return f"{given.name}: {given.dtype}{list(given.shape)}  {both(given.layout, mesh)}"
+def _format_input(given: Input, mesh: Mesh) -> str:
+    return f"{given.name}: {given.dtype}{list(given.shape)}  {format_both_notations(given.layout, mesh)}"
 
 
-def said(step: Step, mesh: Mesh) -> str:
+def format_step(step: Step, mesh: Mesh) -> str:
     """A step in the program notation, and the layout asked for in both notations."""
     given = [*map(str, step.args), *(f"{key}={value!r}" for key, value in step.params.items())]
     text = f"{step.result} = {step.op}({', '.join(given)})"
-    return text + (f"    to {both(step.to, mesh)}" if step.to is not None else "")
+    return text + (f"    to {format_both_notations(step.to, mesh)}" if step.to is not None else "")
 
 
-def _told(
-    case: Case, one: One, answers: Mapping[str, Answer], verdicts: Sequence[Verdict]
+def _format_result(
+    case: Case, one: FailingResult, answers: Mapping[str, Answer], verdicts: Sequence[Verdict]
 ) -> list[str]:
     """One finding at length, and in a line each what else is wrong with the same result."""
     verdict, finding = one.verdict, one.finding
@@ -175,35 +175,35 @@ def _told(
     against = "" if verdict.against == REFERENCE else f", held against {verdict.against}"
     severity = verdict.severity or "another answer"
     lines = [f"{verdict.aspect:<12}{verdict.subject} at {at}: {severity}{against}"]
-    lines[0] += _reported(case, answer, bare(verdict.step), verdict)
-    lines += _detail(case, verdict, finding)
+    lines[0] += _format_layout(case, answer, result_name(verdict.step), verdict)
+    lines += _format_detail(case, verdict, finding)
     if verdict.ledger:
         lines.append(f"{_INDENT}cause   {verdict.ledger}")
     if answer is not None:
-        lines += _picture(case, answer, bare(verdict.step), verdict)
+        lines += _format_shards(case, answer, result_name(verdict.step), verdict)
         if verdict.aspect == "ending":
-            lines += _remains(answer.end)
+            lines += _format_output(answer.end)
     for other, what in one.beside:
-        detail = _detail(case, other, what)
-        if isinstance(what.observation, OtherPlan | BrokenContract):
+        detail = _format_detail(case, other, what)
+        if isinstance(what.observation, OtherRedistributionPlan | BrokenContract):
             lines += [f"{other.aspect:<12}{other.step or 'the whole program'}", *detail]
             continue
-        short = _where(case, what) or f"wanted {other.wanted}, got {other.got}"
+        short = _first_difference(case, what) or f"wanted {other.wanted}, got {other.got}"
         against = "" if other.against == REFERENCE else f", held against {other.against}"
         lines.append(f"{other.aspect:<12}{other.step or 'the whole program'}{against}: {short}")
-    if others := _others(case, one, verdicts):
+    if others := _format_other_subjects(case, one, verdicts):
         lines.append(f"{_INDENT}others  {others}")
     return lines
 
 
-def _detail(case: Case, verdict: Verdict, finding: Finding) -> list[str]:
+def _format_detail(case: Case, verdict: Verdict, finding: Finding) -> list[str]:
     observed = finding.observation
     lines = []
-    if isinstance(observed, OtherPlan | BrokenContract):
-        lines = plan_table(observed)
+    if isinstance(observed, OtherRedistributionPlan | BrokenContract):
+        lines = format_plan_table(observed)
         why = finding.why
     else:
-        if where := _where(case, finding):
+        if where := _first_difference(case, finding):
             lines.append(where)
         lines += [f"wanted  {verdict.wanted}", f"got     {verdict.got}"]
         why = verdict.why
@@ -212,24 +212,24 @@ def _detail(case: Case, verdict: Verdict, finding: Finding) -> list[str]:
     return [f"{_INDENT}{line}" for line in lines]
 
 
-def _where(case: Case, finding: Finding) -> str:
+def _first_difference(case: Case, finding: Finding) -> str:
     """Position and index of the first difference; "" if there is none."""
     if finding.observation is None:
         return ""
-    return say_observation(finding.observation, mesh_of(case, bare(finding.step))).where
+    return describe_observation(finding.observation, mesh_of(case, result_name(finding.step))).where
 
 
-def _reported(case: Case, answer: Answer | None, name: str, verdict: Verdict) -> str:
+def _format_layout(case: Case, answer: Answer | None, name: str, verdict: Verdict) -> str:
     """The layout that a framework gives a result, in both notations."""
     if answer is None or verdict.aspect in ("layout", "ending", "meshes", "dry run", "record"):
         return ""
     seen = next((one for one in answer.seen if one.name == name), None)
     if seen is None or seen.layout is None:
         return ""
-    return f"    {layout_text(seen.layout, mesh_of(case, name))}"
+    return f"    {format_reported_layout(seen.layout, mesh_of(case, name))}"
 
 
-def _picture(case: Case, answer: Answer, name: str, verdict: Verdict) -> list[str]:
+def _format_shards(case: Case, answer: Answer, name: str, verdict: Verdict) -> list[str]:
     """The mesh with its shards, one device a line, where it fits."""
     if verdict.aspect not in ("soundness", "global", "shards", "gradients"):
         return []
@@ -243,12 +243,12 @@ def _picture(case: Case, answer: Answer, name: str, verdict: Verdict) -> list[st
     if any(shard is not None and unpack(shard).size > _MOST_ELEMENTS for shard in seen.shards):
         return []
     return [f"{_INDENT}shards of {name} in {answer.subject}:"] + [
-        f"{_INDENT}  {place(mesh, p)}: {'none' if shard is None else show(shard)}"
+        f"{_INDENT}  {format_position(mesh, p)}: {'none' if shard is None else format_array(shard)}"
         for p, shard in enumerate(seen.shards)
     ]
 
 
-def _remains(end: End) -> list[str]:
+def _format_output(end: End) -> list[str]:
     """What a crash or a hang left to read."""
     if isinstance(end, Crashed):
         first = [] if end.rank is None else [f"{_INDENT}rank {end.rank} was found dead first"]
@@ -266,7 +266,7 @@ def _remains(end: End) -> list[str]:
     return lines
 
 
-def _others(case: Case, one: One, verdicts: Sequence[Verdict]) -> str:
+def _format_other_subjects(case: Case, one: FailingResult, verdicts: Sequence[Verdict]) -> str:
     """Which other subjects are right where this one is not: often that tells who is wrong."""
     verdict = one.verdict
     # A count that a case states is asked of one framework, and a record is of one subject.
@@ -289,18 +289,18 @@ def _others(case: Case, one: One, verdicts: Sequence[Verdict]) -> str:
         and not {"known", "divergence"} & {*some}
         and not (by_ending and s in bad)
     ]
-    parts = [f"{_and(right)} {'is' if len(right) == 1 else 'are'} right"] if right else []
+    parts = [f"{join_words(right)} {'is' if len(right) == 1 else 'are'} right"] if right else []
     if known:
-        parts.append(f"{_and(known)} {'has' if len(known) == 1 else 'have'} a known fault here")
+        parts.append(f"{join_words(known)} {'has' if len(known) == 1 else 'have'} a known fault here")
     return "; ".join(parts)
 
 
-def _and(words: Sequence[str]) -> str:
+def join_words(words: Sequence[str]) -> str:
     *most, last = words
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _after(after: Sequence[Verdict]) -> list[str]:
+def _format_consequences(after: Sequence[Verdict]) -> list[str]:
     """What only follows from an earlier result: in one line for a subject."""
     found: dict[str, dict[str, list[str]]] = {}
     for one in sorted(after, key=lambda one: ASPECTS.index(one.aspect)):
@@ -310,12 +310,12 @@ def _after(after: Sequence[Verdict]) -> list[str]:
     lines = []
     for subject, steps in found.items():
         told = [f"{step} ({', '.join(aspects)})" for step, aspects in steps.items()]
-        more = f", and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""
-        lines.append(f"after   in {subject} this follows: {', '.join(told[:_MOST_TOLD])}{more}")
+        more = f", and {len(told) - _MOST_TOLERATED} more" if len(told) > _MOST_TOLERATED else ""
+        lines.append(f"after   in {subject} this follows: {', '.join(told[:_MOST_TOLERATED])}{more}")
     return ["", *lines] if lines else []
 
 
-def _told_free(case: Case, judgement: Judgement, failing: Sequence[int], own: bool) -> list[str]:
+def _format_tolerated(case: Case, judgement: Judgement, failing: Sequence[int], own: bool) -> list[str]:
     """What differs and fails nothing, a short line each; of a user's case what is not asked."""
     found: dict[str, list[str]] = {}
     ends: dict[str, list[Verdict]] = {}
@@ -325,7 +325,7 @@ def _told_free(case: Case, judgement: Judgement, failing: Sequence[int], own: bo
         if index in failing or finding.observation is None or finding.severity is None:
             continue
         cause = f" (known cause: {verdict.ledger})" if verdict.ledger else ""
-        text = told_free(finding, mesh_of(case, bare(finding.step)))
+        text = format_tolerated(finding, mesh_of(case, result_name(finding.step)))
         subjects = found.setdefault(f"{text}{cause}", [])
         if verdict.subject not in subjects:
             subjects.append(verdict.subject)
@@ -338,15 +338,15 @@ def _told_free(case: Case, judgement: Judgement, failing: Sequence[int], own: bo
         ]
     if not lines:
         return []
-    more = [f"and {len(lines) - _MOST_TOLD} more"] if len(lines) > _MOST_TOLD else []
-    return ["", *_under("told", [*lines[:_MOST_TOLD], *more])]
+    more = [f"and {len(lines) - _MOST_TOLERATED} more"] if len(lines) > _MOST_TOLERATED else []
+    return ["", *_format_under("told", [*lines[:_MOST_TOLERATED], *more])]
 
 
-def _under(key: str, lines: Sequence[str]) -> list[str]:
+def _format_under(key: str, lines: Sequence[str]) -> list[str]:
     return [f"{key if not at else '':<8}{line}" for at, line in enumerate(lines)]
 
 
-def _again(bad: Sequence[Verdict], command: str, scripts: Sequence[str], folder: str) -> list[str]:
+def _format_commands(bad: Sequence[Verdict], command: str, scripts: Sequence[str], folder: str) -> list[str]:
     """How to see just this again, and without us."""
     wrong = {framework_of(one.subject) for one in bad}
     needed = wrong | {framework_of(one.against) for one in bad if one.against in _SUBJECTS}
@@ -365,6 +365,6 @@ def _again(bad: Sequence[Verdict], command: str, scripts: Sequence[str], folder:
 _SUBJECTS = frozenset(one for row in FRAMEWORKS.values() for one in row.subjects)
 
 
-def ended(answers: Mapping[str, Answer]) -> str:
+def format_endings(answers: Mapping[str, Answer]) -> str:
     """How each answer ended, for a skip that has nothing else to say."""
-    return "; ".join(f"{subject}: {ending(answer.end)}" for subject, answer in answers.items())
+    return "; ".join(f"{subject}: {format_end(answer.end)}" for subject, answer in answers.items())

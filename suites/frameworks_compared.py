@@ -7,25 +7,25 @@ held against a result that is wrong by itself.
 from __future__ import annotations
 
 from adapters.answer import Observed
-from adapters.registry import executes_plan
-from cases.layout import ranges, same
+from adapters.registry import only_executes_plans
+from cases.layout import index_ranges, are_equivalent
 from cases.model import Layout, Mesh
 from suites import observation as seen_as
-from suites.aspects import Context, has_shards, off_by, twice
-from suites.tensors import PLAIN, bare, mesh_of, value_aspect
-from suites.values import EXACT, difference, part
+from suites.aspects import Context, has_shards, compare_values, double_tolerance
+from suites.tensors import UNSHARDED, result_name, mesh_of, value_aspect
+from suites.array_difference import EXACT, difference, tolerance_of_shard
 from suites.verdict import Finding, agree, differs, not_comparable
 
 
-def doubtful(found: list[Finding]) -> frozenset[str]:
+def suspect_steps(found: list[Finding]) -> frozenset[str]:
     """The inputs and results of an answer that are wrong by themselves."""
     aspects = ("soundness", "global", "gradients")
     return frozenset(
-        bare(one.step) for one in found if one.aspect in aspects and one.severity == "wrong"
+        result_name(one.step) for one in found if one.aspect in aspects and one.severity == "wrong"
     )
 
 
-def beside(ours: Context, theirs: Context, doubt: frozenset[str]) -> list[Finding]:
+def compare_answers(ours: Context, theirs: Context, doubt: frozenset[str]) -> list[Finding]:
     """What an answer gives rise to, held against that of another framework.
 
     ``doubt``: where the other is wrong itself, so that nothing is held against it.
@@ -49,7 +49,7 @@ def beside(ours: Context, theirs: Context, doubt: frozenset[str]) -> list[Findin
 
 def same_shards(ours: Context, seen: Observed, theirs: Context, other: Observed) -> Finding | None:
     """Do two subjects hold the same shards, device by device, where their layouts are equal?"""
-    if seen.name.startswith(PLAIN):
+    if seen.name.startswith(UNSHARDED):
         return None
     mesh, against = mesh_of(ours.case, seen.name), theirs.answer.subject
     if seen.name in ours.right.own:
@@ -76,12 +76,12 @@ def same_shards(ours: Context, seen: Observed, theirs: Context, other: Observed)
         return not_comparable(seen.name, "shards", "the dtypes differ", against)
     # Two right results of one op may round differently; soundness ties each to its own.
     assert isinstance(seen.layout, Layout)
-    allowed = twice(ours.right.allowed.get(seen.name, EXACT))
-    held = ranges(mesh, seen.layout, seen.shape)
+    allowed = double_tolerance(ours.right.allowed.get(seen.name, EXACT))
+    held = index_ranges(mesh, seen.layout, seen.shape)
     for position, (got, wanted) in enumerate(zip(seen.shards or (), other.shards or ())):
         if got is None or wanted is None:
             continue
-        if difference(wanted, got, part(allowed, held[position])) is not None:
+        if difference(wanted, got, tolerance_of_shard(allowed, held[position])) is not None:
             observed = seen_as.WrongShard(position, wanted, got)
             return differs(seen.name, "shards", observed, against)
     return agree(seen.name, "shards", against)
@@ -93,13 +93,13 @@ def _same_layout(mesh: Mesh, one: Observed, other: Observed) -> bool:
         and isinstance(other.layout, Layout)
         and one.shape == other.shape
         and one.layout.ndim == other.layout.ndim == len(one.shape)
-        and same(mesh, one.layout, other.layout, one.shape)
+        and are_equivalent(mesh, one.layout, other.layout, one.shape)
     )
 
 
 def same_layout(ours: Context, seen: Observed, theirs: Context, other: Observed) -> Finding | None:
     """Do two subjects report the same layout? Another one is free where nobody asked for one."""
-    if seen.name.startswith(PLAIN) or executes_plan(ours.answer.subject):
+    if seen.name.startswith(UNSHARDED) or only_executes_plans(ours.answer.subject):
         return None
     mesh, against = mesh_of(ours.case, seen.name), theirs.answer.subject
     if seen.layout is None or other.layout is None:
@@ -113,11 +113,11 @@ def same_unsharded(
     ours: Context, seen: Observed, theirs: Context, other: Observed
 ) -> Finding | None:
     """Do the unsharded steps of a recipe agree in two frameworks?"""
-    if not seen.name.startswith(PLAIN) or not seen.full or not other.full:
+    if not seen.name.startswith(UNSHARDED) or not seen.full or not other.full:
         return None
     aspect, against = value_aspect(ours.case, seen.name), theirs.answer.subject
-    allowed = twice(ours.right.allowed.get(seen.name, EXACT))
-    off = off_by(other.full[0], seen.full[0], allowed)
+    allowed = double_tolerance(ours.right.allowed.get(seen.name, EXACT))
+    off = compare_values(other.full[0], seen.full[0], allowed)
     if off is None:
         return agree(seen.name, aspect, against)
     return differs(seen.name, aspect, off, against, why="the unsharded steps differ")

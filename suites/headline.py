@@ -13,23 +13,23 @@ import numpy as np
 from adapters.answer import Answer, Crashed, Hung, Observed, Refused
 from adapters.registry import framework_of
 from cases.arrays import pack, unpack
-from cases.layout import ranges
+from cases.layout import index_ranges
 from cases.model import Case, Layout
-from cases.ops.row import wide
+from cases.ops.op import widen
 from suites import observation as seen_as
-from suites.known import message, relations_of
+from suites.cause_matching import ending_message, relations_of
 from suites.observation import Ended, Observation, WrongValue
-from suites.tensors import FULL, bare, mesh_of
+from suites.tensors import FULL, result_name, mesh_of
 from suites.truth import truth
-from suites.values import difference, part
+from suites.array_difference import difference, tolerance_of_shard
 from suites.verdict import RECORD, Finding, Verdict
-from suites.wording import factor, kinds_text, totals
+from suites.wording import format_factor, format_counts, format_operand_bytes
 
 # The longest headline, which a message of a framework fills up, and the longest such message.
-_LONGEST = 105
-_MOST = 60
+_MAX_LENGTH = 105
+_MAX_MESSAGE = 60
 
-_RELATED = {
+_RELATION_TEXTS = {
     "NaN": "NaN where it should not be",
     "one addend": "one device's addend alone",
     "operand unchanged": "its operand unchanged",
@@ -41,30 +41,30 @@ _RELATED = {
 def headline(case: Case, verdict: Verdict, finding: Finding, answers: Mapping[str, Answer]) -> str:
     """The first line of a failure text."""
     answer = answers.get(verdict.subject)
-    what, more = _what(case, verdict, finding, answer)
+    what, more = _describe(case, verdict, finding, answer)
     cause = f" (known cause: {verdict.ledger})" if verdict.ledger else ""
     first = f"{verdict.subject}: {what}{cause}"
-    return f"{first}: {_cut(more, _LONGEST - len(first))}" if more else first
+    return f"{first}: {_shorten(more, _MAX_LENGTH - len(first))}" if more else first
 
 
-def _cut(text: str, most: int) -> str:
+def _shorten(text: str, most: int) -> str:
     """A text of so many characters at most, and of one word at least."""
     if len(text) <= most:
         return text
     return f"{text[: max(most, 0)].rpartition(' ')[0] or text.partition(' ')[0]} …"
 
 
-def _what(case: Case, verdict: Verdict, finding: Finding, answer: Answer | None) -> tuple[str, str]:
+def _describe(case: Case, verdict: Verdict, finding: Finding, answer: Answer | None) -> tuple[str, str]:
     """What is wrong, with the step; and what may be cut off."""
-    observed, at = finding.observation, _result(finding)
+    observed, at = finding.observation, _step_name(finding)
     if verdict.against == RECORD:
         first = observed.differences[0] if isinstance(observed, seen_as.Changed) else None
         return f"{at} is not as in its record", first.what if first else ""
     match observed:
         case Ended(end):
-            return _ended(end, verdict.step, observed)
+            return _describe_ending(end, verdict.step, observed)
         case WrongValue():
-            return _wrong_value(case, verdict, finding, observed, answer), ""
+            return _describe_wrong_value(case, verdict, finding, observed, answer), ""
         case None:
             return f"{_ASPECTS.get(verdict.aspect, f'{verdict.aspect} is wrong')} of {at}", ""
     if verdict.aspect == "soundness":
@@ -73,38 +73,38 @@ def _what(case: Case, verdict: Verdict, finding: Finding, answer: Answer | None)
         return f"wrong coordinate in mesh {at}", ""
     if verdict.aspect == "meshes":
         return f"{_KINDS[type(observed)]} {at}", ""
-    return _other(observed, at, case, finding), ""
+    return _describe_observation(observed, at, case, finding), ""
 
 
-def _result(finding: Finding) -> str:
+def _step_name(finding: Finding) -> str:
     """A step as the headline names it: "y", "the materialised y", or "the whole program"."""
     if finding.step is None:
         return "the whole program"
     if finding.step.endswith(FULL):
-        return f"the materialised {bare(finding.step)}"
+        return f"the materialised {result_name(finding.step)}"
     return finding.step
 
 
-def _ended(end: Refused | Hung | Crashed, step: str | None, observed: Ended) -> tuple[str, str]:
+def _describe_ending(end: Refused | Hung | Crashed, step: str | None, observed: Ended) -> tuple[str, str]:
     at = f" at {step}" if step else ""
     if step and step.endswith(FULL):
-        at = f" while {bare(step)} was gathered"
+        at = f" while {result_name(step)} was gathered"
     word = {Refused: "refused", Hung: "hung", Crashed: "crashed"}[type(end)]
-    said = message(observed)
-    return f"{word}{at}", _cut(said, _MOST)
+    said = ending_message(observed)
+    return f"{word}{at}", _shorten(said, _MAX_MESSAGE)
 
 
-def _wrong_value(
+def _describe_wrong_value(
     case: Case, verdict: Verdict, finding: Finding, observed: WrongValue, answer: Answer | None
 ) -> str:
-    step = bare(finding.step)
+    step = result_name(finding.step)
     if answer is not None and verdict.aspect == "global":
         for seen in answer.seen:
             if seen.name != step:
                 continue
             if observed.by_shards:
                 return f"{step} was made on each shard by itself, as asked, and is not the whole"
-            if _shards_right(case, observed, seen):
+            if _has_right_shards(case, observed, seen):
                 return f"wrong value of {step} when it is gathered; its shards are right"
     noun = "gradient" if verdict.aspect == "gradients" else "value"
     if verdict.aspect == "soundness":
@@ -112,11 +112,11 @@ def _wrong_value(
     related = ""
     if answer is not None:
         right = truth(case, framework_of(verdict.subject))
-        related = _related(observed, relations_of(case, answer, finding, right))
-    return f"wrong {noun} of {_result(finding)}{f', {related}' if related else ''}"
+        related = _describe_relation(observed, relations_of(case, answer, finding, right))
+    return f"wrong {noun} of {_step_name(finding)}{f', {related}' if related else ''}"
 
 
-def _shards_right(case: Case, observed: WrongValue, seen: Observed) -> bool:
+def _has_right_shards(case: Case, observed: WrongValue, seen: Observed) -> bool:
     """Whether shards are the slices of the right value, so that gathering them is at fault."""
     layout, mesh = seen.layout, mesh_of(case, seen.name)
     shards = [one for one in seen.shards or () if one is not None]
@@ -127,19 +127,19 @@ def _shards_right(case: Case, observed: WrongValue, seen: Observed) -> bool:
         return False
     value, allowed = unpack(wanted), observed.allowed
     return all(
-        difference(pack(value[tuple(slice(*span) for span in spans)]), got, part(allowed, spans))
+        difference(pack(value[tuple(slice(*span) for span in spans)]), got, tolerance_of_shard(allowed, spans))
         is None
-        for got, spans in zip(shards, ranges(mesh, layout, wanted.shape))
+        for got, spans in zip(shards, index_ranges(mesh, layout, wanted.shape))
     )
 
 
-def _related(observed: WrongValue, holding: frozenset[str]) -> str:
-    for relation, text in _RELATED.items():
+def _describe_relation(observed: WrongValue, holding: frozenset[str]) -> str:
+    for relation, text in _RELATION_TEXTS.items():
         if relation in holding:
             return text
     if "times a number" in holding:
         right, ours = (
-            np.asarray(wide(unpack(one))).ravel() for one in (observed.wanted, observed.got)
+            np.asarray(widen(unpack(one))).ravel() for one in (observed.wanted, observed.got)
         )
         at = int(np.flatnonzero(right)[0])
         return f"{complex(ours[at] / right[at]).real:.4g} times the right one"
@@ -167,7 +167,7 @@ _KINDS: dict[type, str] = {
 }
 
 
-def _other(observed: Observation, at: str, case: Case, finding: Finding) -> str:
+def _describe_observation(observed: Observation, at: str, case: Case, finding: Finding) -> str:
     match observed:
         case seen_as.WrongDtype(wanted, got):
             return f"wrong dtype of {at}, {got} for {wanted}"
@@ -183,18 +183,18 @@ def _other(observed: Observation, at: str, case: Case, finding: Finding) -> str:
             return f"{at} is in another layout"
         case seen_as.RanksDiffer():
             return f"ranks differ about {at}"
-        case seen_as.OtherPlan(_, implied, fired):
-            return f"{at} moves {factor(fired, implied)} the implied plan"
+        case seen_as.OtherRedistributionPlan(_, implied, fired):
+            return f"{at} moves {format_factor(fired, implied)} the implied plan"
         case seen_as.BrokenContract(_, implied, fired, lacking, extra):
             if lacking:
-                return f"the {at} pass lacks {totals(lacking)}"
+                return f"the {at} pass lacks {format_operand_bytes(lacking)}"
             if extra:
-                return f"the {at} pass has, beyond its parallel plan, {totals(extra)}"
-            return f"the {at} pass moves {factor(fired, implied)} its parallel plan"
+                return f"the {at} pass has, beyond its parallel plan, {format_operand_bytes(extra)}"
+            return f"the {at} pass moves {format_factor(fired, implied)} its parallel plan"
         case seen_as.WrongCount(counts):
-            return f"other collectives at {at}, wanted {kinds_text(counts)}"
+            return f"other collectives at {at}, wanted {format_counts(counts)}"
         case seen_as.TooMany(enough):
-            return f"too many collectives at {at}, {kinds_text(enough)} suffice"
+            return f"too many collectives at {at}, {format_counts(enough)} suffice"
         case seen_as.CountersDisagree():
             return f"the collectives counted at {at} cannot be what happened"
         case seen_as.Missing(field):
@@ -205,4 +205,4 @@ def _other(observed: Observation, at: str, case: Case, finding: Finding) -> str:
 
 
 def _device(case: Case, finding: Finding, position: int) -> int:
-    return mesh_of(case, bare(finding.step)).devices[position]
+    return mesh_of(case, result_name(finding.step)).devices[position]

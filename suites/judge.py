@@ -11,22 +11,22 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from adapters.answer import Answer, Crashed, Done, Hung, Refused, Unsupported
-from adapters.complete import missing
+from adapters.completeness import find_missing_fields
 from adapters.protocol import Promises
-from adapters.registry import FRAMEWORKS, executes_plan, framework_of
+from adapters.registry import FRAMEWORKS, only_executes_plans, framework_of
 from cases.facts import Facts, facts
 from cases.ledger import Cause
 from cases.model import Case
-from suites import aspects, contracts, differences, frameworks_compared
-from suites.aspects import Context, context
-from suites.collectives import collectives
-from suites.effects import effects
-from suites.known import NOTHING, Explained, explain
+from suites import aspects, contracts, answer_differences, frameworks_compared
+from suites.aspects import Context, make_context
+from suites.collectives import check_collectives
+from suites.effects import check_effects
+from suites.cause_matching import UNEXPLAINED, Explanation, find_causes
 from suites.observation import RanksDiffer, WrongDtype, WrongShape, WrongShard
-from suites.tensors import bare
+from suites.tensors import result_name
 from suites.truth import Truth, truth
 from suites.verdict import RECORD, REFERENCE, Finding, Verdict, differs, not_comparable
-from suites.wording import verdict_of
+from suites.wording import make_verdict
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -37,14 +37,14 @@ class Judgement(msgspec.Struct, frozen=True):
 
     verdicts: list[Verdict]
     findings: list[Finding]
-    firsts: dict[int, Explained] = {}
+    firsts: dict[int, Explanation] = {}
 
 
-class Settled(msgspec.Struct, frozen=True):
+class ExplainedFinding(msgspec.Struct, frozen=True):
     """A finding, what explains it, and whether that excuses it."""
 
     finding: Finding
-    explained: Explained
+    explained: Explanation
     known: bool
 
 
@@ -71,48 +71,48 @@ def judge(
     """
     whole = answers
     if real is not None:
-        answers = {name: reached(one, real.get(name)) for name, one in answers.items()}
+        answers = {name: drop_unreached(one, real.get(name)) for name, one in answers.items()}
     fact = facts(case)
     contexts, found = {}, {}
     for subject, answer in answers.items():
         right = truth(case, framework_of(subject))
-        contexts[subject] = look(case, answer, right, promises or {}, whole[subject])
-        found[subject] = alone(contexts[subject])
+        contexts[subject] = context_of_answer(case, answer, right, promises or {}, whole[subject])
+        found[subject] = check_alone(contexts[subject])
     # Nothing is held against what is wrong by itself, also where that is judged with data.
-    doubt = {subject: frameworks_compared.doubtful(own) for subject, own in found.items()}
+    doubt = {subject: frameworks_compared.suspect_steps(own) for subject, own in found.items()}
     for subject, own in found.items():
         if real is not None:
-            own[:] = left_to_data(own, real.get(subject))
-        refused_routes(own, [answers[one] for one in answers if _is_other(one, subject)])
+            own[:] = leave_to_real_run(own, real.get(subject))
+        mark_refused_routes(own, [answers[one] for one in answers if _is_other_route(one, subject)])
     verdicts: list[Verdict] = []
     findings: list[Finding] = []
-    firsts: dict[int, Explained] = {}
+    firsts: dict[int, Explanation] = {}
     for subject, answer in answers.items():
         own = list(found[subject])
         for other in bases(subject, answers):
-            own += frameworks_compared.beside(contexts[subject], contexts[other], doubt[other])
+            own += frameworks_compared.compare_answers(contexts[subject], contexts[other], doubt[other])
         if real is not None:
-            own += differences.agreement(case, answer, real.get(subject))
+            own += answer_differences.compare_dry_run(case, answer, real.get(subject))
         right = contexts[subject].right
         drift = []
         if pins and subject in pins:
-            drift = differences.changed(case, answer, pins[subject], right)
+            drift = answer_differences.compare_with_record(case, answer, pins[subject], right)
         elif nearest and subject in nearest:
-            told = differences.changed(case, answer, nearest[subject], right)
+            told = answer_differences.compare_with_record(case, answer, nearest[subject], right)
             why = "this is drift from the record of the nearest release"
             own += [msgspec.structs.replace(one, severity=None, why=why) for one in told]
         elif pinned and not isinstance(answer.end, Unsupported):
             why = "no record that was named holds this question as it is now"
             own.append(not_comparable(None, "record", why, RECORD))
-        for one in settle(contexts[subject], own, drift, ledger, fact, excusing):
+        for one in attach_causes(contexts[subject], own, drift, ledger, fact, excusing):
             if one.explained.first:
                 firsts[len(verdicts)] = one.explained
-            verdicts.append(line(case, subject, one))
+            verdicts.append(verdict_line(case, subject, one))
             findings.append(one.finding)
     return Judgement(verdicts, findings, firsts)
 
 
-def _is_other(one: str, subject: str) -> bool:
+def _is_other_route(one: str, subject: str) -> bool:
     return one != subject and framework_of(one) == framework_of(subject)
 
 
@@ -126,7 +126,7 @@ def bases(subject: str, present: Collection[str]) -> list[str]:
     return found
 
 
-def look(
+def context_of_answer(
     case: Case, answer: Answer, right: Truth, promises: Promises, whole: Answer | None = None
 ) -> Context:
     """The context in which an answer is judged.
@@ -134,65 +134,65 @@ def look(
     ``whole``: the answer with all that it shows, where a part of it is judged.
     """
     lacking: dict[str, set[str]] = {}
-    for name, field in missing(case.question, whole or answer, promises):
+    for name, field in find_missing_fields(case.question, whole or answer, promises):
         lacking.setdefault(name, set()).add(field or "result")
-    return context(case, answer, right, {name: frozenset(some) for name, some in lacking.items()})
+    return make_context(case, answer, right, {name: frozenset(some) for name, some in lacking.items()})
 
 
-def alone(one: Context) -> list[Finding]:
+def check_alone(one: Context) -> list[Finding]:
     """What an answer gives rise to by itself, held against the reference."""
-    found = [aspects.end(one)]
+    found = [aspects.check_ending(one)]
     if one.answer.apart:
         found.append(differs(None, "soundness", RanksDiffer(one.answer.apart)))
-    found += aspects.meshes(one)
-    found += aspects.tensors(one, aspects.TENSORS)
-    found += (contracts.collectives if one.case.question.recipe else collectives)(one)
-    return found + effects(one)
+    found += aspects.check_meshes(one)
+    found += aspects.check_tensors(one, aspects.TENSOR_ASPECTS)
+    found += (contracts.check_contract if one.case.question.recipe else check_collectives)(one)
+    return found + check_effects(one)
 
 
-def refused_routes(found: list[Finding], others: Sequence[Answer]) -> None:
+def mark_refused_routes(found: list[Finding], others: Sequence[Answer]) -> None:
     """A refusal is told, and no more, where another route of the same framework answers."""
-    answered = any(isinstance(one.end, Done) and not executes_plan(one.subject) for one in others)
+    answered = any(isinstance(one.end, Done) and not only_executes_plans(one.subject) for one in others)
     for index, one in enumerate(found):
         if answered and one.aspect == "ending" and one.severity == "refused":
             found[index] = msgspec.structs.replace(one, severity="route refused")
 
 
-def settle(
+def attach_causes(
     of: Context,
     found: Sequence[Finding],
     drift: Sequence[Finding],
     ledger: Sequence[Cause],
     fact: Facts,
     excusing: Collection[str] | None,
-) -> list[Settled]:
+) -> list[ExplainedFinding]:
     """Findings with what explains them. ``drift``: in what the answer differs from its record."""
-    moved = {bare(one.step) for one in drift}
+    moved = {result_name(one.step) for one in drift}
     out = []
-    for one, explained in zip(found, explain(of.case, of.answer, found, ledger, fact, of.right)):
+    for one, explained in zip(found, find_causes(of.case, of.answer, found, ledger, fact, of.right)):
         cause = explained.cause
         if cause is not None and cause.documented:
             one = msgspec.structs.replace(one, severity="documented")
-            out.append(Settled(one, explained, False))
+            out.append(ExplainedFinding(one, explained, False))
             continue
         # What the record has otherwise is another fault than the one that is known.
         known = cause is not None and (excusing is None or cause.id in excusing)
-        out.append(Settled(one, explained, known and bare(one.step) not in moved))
-    return out + [Settled(one, NOTHING, False) for one in drift]
+        out.append(ExplainedFinding(one, explained, known and result_name(one.step) not in moved))
+    return out + [ExplainedFinding(one, UNEXPLAINED, False) for one in drift]
 
 
-def line(case: Case, subject: str, one: Settled) -> Verdict:
+def verdict_line(case: Case, subject: str, one: ExplainedFinding) -> Verdict:
     """The verdict line of a settled finding."""
     cause = one.explained.cause
     if cause is None:
-        return verdict_of(one.finding, case, subject)
-    return verdict_of(one.finding, case, subject, cause.id, cause.why, one.known)
+        return make_verdict(one.finding, case, subject)
+    return make_verdict(one.finding, case, subject, cause.id, cause.why, one.known)
 
 
 # ---- dry runs ----------------------------------------------------------------------------------
 
 
-def reached(answer: Answer, real: Answer | None) -> Answer:
+def drop_unreached(answer: Answer, real: Answer | None) -> Answer:
     """A dry run's answer without what a run with data that does not end well never gets to."""
     if real is None or not isinstance(real.end, Refused | Hung | Crashed):
         return answer
@@ -201,7 +201,7 @@ def reached(answer: Answer, real: Answer | None) -> Answer:
     return msgspec.structs.replace(answer, seen=kept)
 
 
-def left_to_data(found: Sequence[Finding], real: Answer | None) -> list[Finding]:
+def leave_to_real_run(found: Sequence[Finding], real: Answer | None) -> list[Finding]:
     """Findings, without those on a shape or dtype that is the very same with data.
 
     It is judged there. With data more is seen of it, and it may have another name.
@@ -209,7 +209,7 @@ def left_to_data(found: Sequence[Finding], real: Answer | None) -> list[Finding]
     held = {seen.name: seen for seen in (() if real is None else real.seen)}
     out = []
     for one in found:
-        seen = held.get(bare(one.step))
+        seen = held.get(result_name(one.step))
         same = False
         if seen is not None and one.against == REFERENCE:
             first = None if not seen.shards or seen.shards[0] is None else seen.shards[0].shape

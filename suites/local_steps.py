@@ -7,13 +7,13 @@ then another thing than the same steps on the whole array, the framework did wha
 from __future__ import annotations
 
 from adapters.answer import Answer, Observed
-from adapters.reference.values import Undefined, Value, cut, meaning
+from adapters.reference.evaluate import UndefinedValue, Value, cut_shards, meaning
 from cases.arrays import pack, unpack
 from cases.model import Case, Tolerance
 from cases.ops import OPS
-from cases.ops.row import tolerance
+from cases.ops.op import tolerance
 from suites.tensors import mesh_of, upstream
-from suites.values import difference
+from suites.array_difference import difference
 
 # What ends the steps on shards.
 _JOIN = "from_local"
@@ -43,7 +43,7 @@ def ran_on_shards(case: Case, answer: Answer, seen: Observed) -> str:
         values: dict[str, Value] = {}
         for step in local:
             if step.op == _SPLIT:
-                shard = _shard(case, answer, str(step.args[0]), position)
+                shard = _shard_of_operand(case, answer, str(step.args[0]), position)
                 if shard is None:
                     return ""
                 values[step.result] = shard
@@ -52,7 +52,7 @@ def ran_on_shards(case: Case, answer: Answer, seen: Observed) -> str:
             else:
                 try:
                     values[step.result] = meaning(step, values)
-                except (Undefined, KeyError):
+                except (UndefinedValue, KeyError):
                     return ""
         got = seen.shards[position]
         allowed = [tolerance(OPS[step.op], seen.dtype) for step in inside]
@@ -67,7 +67,7 @@ def ran_on_shards(case: Case, answer: Answer, seen: Observed) -> str:
     )
 
 
-def _shard(case: Case, answer: Answer, name: str, position: int) -> Value | None:
+def _shard_of_operand(case: Case, answer: Answer, name: str, position: int) -> Value | None:
     """The shard of an operand as the answer shows it, else as the question places it."""
     for one in answer.seen:
         if one.name == name and one.shards is not None:
@@ -80,4 +80,4 @@ def _shard(case: Case, answer: Answer, name: str, position: int) -> Value | None
         return unpack(given.per_device[position])
     if given.value is None or given.layout.partial:
         return None
-    return cut(mesh_of(case, name), given.layout, unpack(given.value))[position]
+    return cut_shards(mesh_of(case, name), given.layout, unpack(given.value))[position]

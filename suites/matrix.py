@@ -29,30 +29,30 @@ from pathlib import Path
 import msgspec
 
 from adapters import record
-from adapters.code import code_of
+from adapters.code_digest import digest_code
 from adapters.record import Record
 from adapters.registry import FRAMEWORKS
 from cases.catalogue import catalogue
 from cases.errors import BadInput
 from suites.sources import RECORDS
-from suites.todo import Apart, Environment, Plan, Todo, apart, files, read, todo
+from suites.missing_questions import Verification, Environment, RecordingOptions, MissingQuestions, verify_answers, record_files, read_record, find_missing_questions
 
 ROOT = Path(__file__).resolve().parent.parent
-LABEL = "records"
+TOX_LABEL = "records"
 
 # Where an environment leaves its record; tox.ini takes it from there.
-VARIABLE = "RECORDS"
+RECORDS_VARIABLE = "RECORDS"
 
 # The folder beside the environments in which runs stay until a record is whole.
-WORK = "recording"
+WORK_FOLDER = "recording"
 
 # Lines of a log that are shown of a run that failed.
-_TAIL = 15
+_TAIL_LINES = 15
 
 _NAME = re.compile(rf"py\d+-({'|'.join(FRAMEWORKS)})-([\w.]+)")
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class RecordingResult(msgspec.Struct, frozen=True):
     """How an environment fared: what went wrong, or "" if nothing did; whether it was run.
 
     ``note``: what was noticed and is no fault.
@@ -69,7 +69,7 @@ def environments(tox: Sequence[str], root: Path) -> list[Environment]:
     Raises:
         ValueError: tox cannot say, or the name of one does not say what it records.
     """
-    command = [*tox, "list", "-m", LABEL, "--no-desc"]
+    command = [*tox, "list", "-m", TOX_LABEL, "--no-desc"]
     listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     if listed.returncode:
         raise ValueError(f"found {' '.join(command)}: {listed.stderr.strip()}, wanted a list")
@@ -82,21 +82,21 @@ def environments(tox: Sequence[str], root: Path) -> list[Environment]:
     return found
 
 
-def wanted() -> dict[str, str]:
+def question_digests() -> dict[str, str]:
     """The digest of every question of the catalogue, by id."""
-    return {case.id: record.digest(case.question) for case in catalogue()}
+    return {case.id: record.digest_question(case.question) for case in catalogue()}
 
 
-def make(plan: Plan, environment: Environment, todo: Todo) -> Outcome:
+def record_release(plan: RecordingOptions, environment: Environment, todo: MissingQuestions) -> RecordingResult:
     """Ask one release what is due, in as many runs as are wanted, and put it into its record.
 
     Runs stay in a folder of their own until all are done, and logs if something is wrong.
     """
     if not todo.asked:
         assert todo.kept is not None
-        record.save(files(plan.folder, environment.framework, environment.release)[0], todo.kept)
-        return Outcome("")
-    work = plan.root / ".tox" / WORK / environment.name
+        record.save(record_files(plan.folder, environment.framework, environment.release)[0], todo.kept)
+        return RecordingResult("")
+    work = plan.root / ".tox" / WORK_FOLDER / environment.name
     work.mkdir(parents=True, exist_ok=True)
     parts = [work / str(run + 1) for run in range(plan.runs if todo.due else 1)]
     code = 0
@@ -104,17 +104,17 @@ def make(plan: Plan, environment: Environment, todo: Todo) -> Outcome:
         for part in parts:
             # To compare with the record, one answer is enough.
             checked = todo.checked if part is parts[0] else ()
-            by = _by(plan, environment, todo, checked)
-            if _done(part, by):
+            by = _run_digest(plan, environment, todo, checked)
+            if _is_done(part, by):
                 continue
             _prepare(plan, environment, todo, checked, part)
             code |= _run(plan, environment, part, work / "uv-cache")
-            if lacking := _lacking(plan, environment, todo, checked, part):
-                return Outcome(f"{lacking}\n{_tail(_log(part))}")
-            (part / _BY).write_text(by)
-        made, other = _merged(plan, environment, todo, parts, work / "merged")
+            if lacking := _find_missing(plan, environment, todo, checked, part):
+                return RecordingResult(f"{lacking}\n{_log_tail(_log_file(part))}")
+            (part / _DONE_FILE).write_text(by)
+        made, other = _merge_runs(plan, environment, todo, parts, work / "merged")
     except BadInput as error:
-        return Outcome(str(error))
+        return RecordingResult(str(error))
     finally:
         if not plan.keep:
             shutil.rmtree(plan.root / ".tox" / environment.name, ignore_errors=True)
@@ -122,7 +122,7 @@ def make(plan: Plan, environment: Environment, todo: Todo) -> Outcome:
     # The text comes last: by it a record is known.
     for path in made:
         shutil.move(path, plan.folder / path.name)
-    tail = _tail(_log(parts[-1])) if code else ""
+    tail = _log_tail(_log_file(parts[-1])) if code else ""
     for part in parts:
         shutil.rmtree(part)
     if not code:
@@ -133,13 +133,13 @@ def make(plan: Plan, environment: Environment, todo: Todo) -> Outcome:
     if other.told:
         head = f"{len(other.told)} of {len(todo.checked)} answers differ from the record's"
         again = f"seed {plan.seed}; what the record has was left as it is, --again asks it anew"
-        return Outcome(
+        return RecordingResult(
             "\n".join([f"{head} ({again}):", *other.told, *tail.splitlines()]), note=note
         )
-    return Outcome(f"recorded, but tox ended with {code}\n{tail}" if code else "", note=note)
+    return RecordingResult(f"recorded, but tox ended with {code}\n{tail}" if code else "", note=note)
 
 
-def _base(plan: Plan, todo: Todo, checked: Sequence[str]) -> Record | None:
+def _prefilled_record(plan: RecordingOptions, todo: MissingQuestions, checked: Sequence[str]) -> Record | None:
     """What a run finds recorded, and so does not ask."""
     if todo.kept is None or plan.again:
         return None
@@ -147,25 +147,25 @@ def _base(plan: Plan, todo: Todo, checked: Sequence[str]) -> Record | None:
 
 
 def _prepare(
-    plan: Plan, environment: Environment, todo: Todo, checked: Sequence[str], part: Path
+    plan: RecordingOptions, environment: Environment, todo: MissingQuestions, checked: Sequence[str], part: Path
 ) -> None:
     """A fresh folder for a run, with what it need not do."""
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir()
     names = (environment.framework, environment.release)
-    if base := _base(plan, todo, checked):
-        record.save(files(part, *names)[0], base)
+    if base := _prefilled_record(plan, todo, checked):
+        record.save(record_files(part, *names)[0], base)
     if not todo.listing:
-        shutil.copy(files(plan.folder, *names)[2], part)
+        shutil.copy(record_files(plan.folder, *names)[2], part)
 
 
-def _run(plan: Plan, environment: Environment, part: Path, cache: Path) -> int:
+def _run(plan: RecordingOptions, environment: Environment, part: Path, cache: Path) -> int:
     """One run into a folder; the exit code of tox."""
     # Under a tox of its own, its TOX_WORK_DIR would have the last word.
     place = ["--workdir", str(plan.root / ".tox")]
     command = [*plan.tox, "run", *place, "-e", environment.name, "--", *plan.words]
-    own = {VARIABLE: str(part)} if plan.keep else {VARIABLE: str(part), "UV_CACHE_DIR": str(cache)}
-    with _log(part).open("wb") as out:
+    own = {RECORDS_VARIABLE: str(part)} if plan.keep else {RECORDS_VARIABLE: str(part), "UV_CACHE_DIR": str(cache)}
+    with _log_file(part).open("wb") as out:
         return subprocess.run(
             command, cwd=plan.root, env={**os.environ, **own}, stdin=subprocess.DEVNULL,
             stdout=out, stderr=subprocess.STDOUT, check=False,
@@ -173,26 +173,26 @@ def _run(plan: Plan, environment: Environment, part: Path, cache: Path) -> int:
 
 
 # In the folder of a run that is done: what was asked, by which code.
-_BY = "by"
+_DONE_FILE = "by"
 
 
-def _by(plan: Plan, environment: Environment, todo: Todo, checked: Sequence[str]) -> str:
-    code = code_of(FRAMEWORKS[environment.framework].module)
+def _run_digest(plan: RecordingOptions, environment: Environment, todo: MissingQuestions, checked: Sequence[str]) -> str:
+    code = digest_code(FRAMEWORKS[environment.framework].module)
     said = repr((sorted(todo.due.items()), checked, todo.listing, plan.again, plan.words))
     return f"{code} {hashlib.sha256(said.encode()).hexdigest()}"
 
 
-def _done(part: Path, by: str) -> bool:
-    written = part / _BY
+def _is_done(part: Path, by: str) -> bool:
+    written = part / _DONE_FILE
     return written.exists() and written.read_text() == by
 
 
-def _lacking(
-    plan: Plan, environment: Environment, todo: Todo, checked: Sequence[str], part: Path
+def _find_missing(
+    plan: RecordingOptions, environment: Environment, todo: MissingQuestions, checked: Sequence[str], part: Path
 ) -> str:
     """What a run should have left and has not."""
-    text, _, interface = files(part, environment.framework, environment.release)
-    made, why = read(text, environment)
+    text, _, interface = record_files(part, environment.framework, environment.release)
+    made, why = read_record(text, environment)
     if made is None:
         return why
     # Words for pytest may leave out any.
@@ -205,52 +205,52 @@ def _lacking(
     return "" if interface.exists() else "no interface"
 
 
-def _log(part: Path) -> Path:
+def _log_file(part: Path) -> Path:
     return part.with_suffix(".log")
 
 
-def _merged(
-    plan: Plan, environment: Environment, todo: Todo, parts: Sequence[Path], folder: Path
-) -> tuple[list[Path], Apart]:
+def _merge_runs(
+    plan: RecordingOptions, environment: Environment, todo: MissingQuestions, parts: Sequence[Path], folder: Path
+) -> tuple[list[Path], Verification]:
     """The runs and what was kept made one: its files, the text last. And what was not verified."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     names = (environment.framework, environment.release)
-    text, arrays, interface = files(folder, *names)
-    runs = [record.load(files(part, *names)[0]) for part in parts]
+    text, arrays, interface = record_files(folder, *names)
+    runs = [record.load(record_files(part, *names)[0]) for part in parts]
     made = record.merge([run.only(todo.due) for run in runs])
     if todo.kept is not None and (staying := todo.kept.lines.keys() - made.lines):
         made = record.merge([todo.kept.only(staying), made])
     record.save(text, made)
-    first, *others = [files(part, *names)[2] for part in parts]
+    first, *others = [record_files(part, *names)[2] for part in parts]
     for other in others:
         if other.read_bytes() != first.read_bytes():
             found = f"another listing than {first}"
             raise BadInput(str(other), "", "", found, "the same in every run")
     shutil.copy(first, interface)
-    return [interface, arrays, text], apart(todo, runs[0], {case.id: case for case in catalogue()})
+    return [interface, arrays, text], verify_answers(todo, runs[0], {case.id: case for case in catalogue()})
 
 
-def _tail(log: Path) -> str:
+def _log_tail(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    return "\n".join([f"the end of {log}:", *(f"    {line}" for line in lines[-_TAIL:])])
+    return "\n".join([f"the end of {log}:", *(f"    {line}" for line in lines[-_TAIL_LINES:])])
 
 
-def run(plan: Plan, chosen: Sequence[Environment]) -> dict[str, Outcome]:
+def run(plan: RecordingOptions, chosen: Sequence[Environment]) -> dict[str, RecordingResult]:
     """Every environment in turn; says how far it is. By name, how each fared."""
-    digests, began = wanted(), time.monotonic()
-    found: dict[str, Outcome] = {}
+    digests, began = question_digests(), time.monotonic()
+    found: dict[str, RecordingResult] = {}
     for n, environment in enumerate(chosen, start=1):
-        due = todo(plan, environment, digests)
+        due = find_missing_questions(plan, environment, digests)
         head = f"{n} of {len(chosen)}, {environment.name}"
         print(f"{head}: {f'{due.why}; recording' if due.why else 'there'}", flush=True)
         if due.note:
             print(f"    {due.note}", flush=True)
         if not due.why:
-            found[environment.name] = Outcome("", ran=False)
+            found[environment.name] = RecordingResult("", ran=False)
             continue
         since = time.monotonic()
-        outcome = found[environment.name] = make(plan, environment, due)
+        outcome = found[environment.name] = record_release(plan, environment, due)
         took, whole = ((time.monotonic() - start) / 60 for start in (since, began))
         print(f"{head}: {outcome.failure or 'recorded'}", flush=True)
         if outcome.note:
@@ -259,7 +259,7 @@ def run(plan: Plan, chosen: Sequence[Environment]) -> dict[str, Outcome]:
     return found
 
 
-def summary(found: Mapping[str, Outcome]) -> Iterable[str]:
+def summary(found: Mapping[str, RecordingResult]) -> Iterable[str]:
     """What was done, and what went wrong, in a few lines."""
     there = sum(not one.ran for one in found.values())
     failed = {name: one for name, one in found.items() if one.failure}
@@ -269,7 +269,7 @@ def summary(found: Mapping[str, Outcome]) -> Iterable[str]:
         yield f"    {name}: {one.failure.splitlines()[0]}"
 
 
-def options() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """What the command understands."""
     parser = argparse.ArgumentParser("python -m suites.matrix", description=__doc__)
     parser.add_argument("pattern", nargs="*", help="environments, such as '*-jax-*'; all, if none")
@@ -288,7 +288,7 @@ def main(words: Sequence[str]) -> int:
     """The command; 1 if an environment failed, 2 if there is nothing to run."""
     at = list(words).index("--") if "--" in words else len(words)
     own, rest = words[:at], words[at + 1 :]
-    given = options().parse_args(own)
+    given = make_parser().parse_args(own)
     if given.verify < 0 or (given.verify and (given.again or rest)):
         wanted = "a number, without --again and words for pytest, which choose otherwise"
         print(f"--verify: found {' '.join(words)}, wanted {wanted}", file=sys.stderr)
@@ -308,7 +308,7 @@ def main(words: Sequence[str]) -> int:
     if given.verify:
         print(f"verifying {given.verify} of each record with --seed {given.seed}", flush=True)
     folder, words = given.folder.resolve(), tuple(rest)
-    plan = Plan(
+    plan = RecordingOptions(
         tuple(tox), ROOT, folder, given.runs, given.again, given.verify, given.seed, given.keep,
         words,
     )  # fmt: skip

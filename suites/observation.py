@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from adapters.answer import Collective, Crashed, End, Hung, Refused, received
+from adapters.answer import Collective, Crashed, End, Hung, Refused, received_bytes
 from cases.arrays import Array
 from cases.model import Foreign, Layout, Tolerance
 
@@ -20,7 +20,7 @@ SEVERITIES: tuple[Severity, ...] = (
 )  # fmt: skip
 
 # What another plan does that is not implied, by its collectives alone.
-PlanKind = Literal[
+RedistributionPlanKind = Literal[
     "fires where nothing is implied", "fires nothing", "permutes", "more", "fewer", "gathers",
     "exchanges", "reduces", "gathers, exchanges and reduces", "over groups that are no axes",
 ]  # fmt: skip
@@ -95,10 +95,10 @@ class RanksDiffer(msgspec.Struct, frozen=True, tag=True):
     other: Array | None = None
 
 
-class OtherPlan(msgspec.Struct, frozen=True, tag=True):
+class OtherRedistributionPlan(msgspec.Struct, frozen=True, tag=True):
     """Collectives that are neither the implied ones nor those by a lowering rule."""
 
-    kind: PlanKind
+    kind: RedistributionPlanKind
     implied: Fired
     fired: Fired
     cheapest: Fired | None = None
@@ -106,7 +106,7 @@ class OtherPlan(msgspec.Struct, frozen=True, tag=True):
     @property
     def more(self) -> bool:
         """Whether it moves more bytes than the implied plan."""
-        return volume(self.fired) > volume(self.implied)
+        return total_bytes(self.fired) > total_bytes(self.implied)
 
 
 class BrokenContract(msgspec.Struct, frozen=True, tag=True):
@@ -116,7 +116,7 @@ class BrokenContract(msgspec.Struct, frozen=True, tag=True):
     collective for each kind and group of axes.
     """
 
-    kind: PlanKind
+    kind: RedistributionPlanKind
     implied: Fired
     fired: Fired
     lacking: Fired
@@ -125,7 +125,7 @@ class BrokenContract(msgspec.Struct, frozen=True, tag=True):
     @property
     def more(self) -> bool:
         """Whether it moves more bytes than the contract, with all that it lacks."""
-        return volume(self.fired) > volume(self.implied)
+        return total_bytes(self.fired) > total_bytes(self.implied)
 
 
 class WrongCount(msgspec.Struct, frozen=True, tag=True):
@@ -197,12 +197,12 @@ class Changed(msgspec.Struct, frozen=True, tag=True):
 
 Observation = (
     WrongValue | WrongDtype | WrongShape | WrongShard | WrongOffset | WrongLayout | OtherLayout
-    | RanksDiffer | OtherPlan | BrokenContract | WrongCount | TooMany | CountersDisagree | Missing
+    | RanksDiffer | OtherRedistributionPlan | BrokenContract | WrongCount | TooMany | CountersDisagree | Missing
     | Ended | NotRefused | WrongMesh | DryRunDiffers | Changed
 )  # fmt: skip
 
 # How a cause names a kind of observation. Those that no cause can explain are not here.
-NAMES: dict[type, str] = {
+KIND_NAMES: dict[type, str] = {
     WrongValue: "wrong value",
     WrongDtype: "wrong dtype",
     WrongShape: "wrong shape",
@@ -210,7 +210,7 @@ NAMES: dict[type, str] = {
     WrongOffset: "wrong offset",
     WrongLayout: "wrong layout",
     RanksDiffer: "ranks differ",
-    OtherPlan: "other plan",
+    OtherRedistributionPlan: "other plan",
     BrokenContract: "other plan",
     WrongCount: "wrong count",
     TooMany: "wrong count",
@@ -225,21 +225,21 @@ NAMES: dict[type, str] = {
 }
 
 
-def name(one: Observation) -> str:
+def kind_name(one: Observation) -> str:
     """How a cause names this kind of observation; "" for a kind that no cause explains."""
-    return NAMES.get(type(one.end) if isinstance(one, Ended) else type(one), "")
+    return KIND_NAMES.get(type(one.end) if isinstance(one, Ended) else type(one), "")
 
 
-def severity(one: Observation) -> Severity:
+def severity_of(one: Observation) -> Severity:
     """How grave an observation is by itself, before the rest of its case is looked at."""
     match one:
         case OtherLayout():
             return "free"
-        case OtherPlan():
+        case OtherRedistributionPlan():
             return "costly" if one.more else "free"
         case BrokenContract():
             # A collective that a parallel plan needs and that is not there reduces too little.
-            less = volume(one.fired) < volume(one.implied)
+            less = total_bytes(one.fired) < total_bytes(one.implied)
             return "costly" if one.more else "wrong" if less else "free"
         case Ended(Refused()):
             return "refused"
@@ -247,11 +247,11 @@ def severity(one: Observation) -> Severity:
             return "wrong"
 
 
-def failed(end: End) -> Ended | None:
+def failed_ending(end: End) -> Ended | None:
     """The observation of an end that is none of the program's own."""
     return Ended(end) if isinstance(end, Refused | Hung | Crashed) else None
 
 
-def volume(fired: Fired) -> float:
+def total_bytes(fired: Fired) -> float:
     """Bytes that the busiest device receives in all of these collectives."""
-    return sum(map(received, fired))
+    return sum(map(received_bytes, fired))

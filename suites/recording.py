@@ -11,7 +11,7 @@ from pathlib import Path
 
 from adapters import record
 from adapters.answer import Answer
-from adapters.code import code_of
+from adapters.code_digest import digest_code
 from adapters.protocol import Hello
 from adapters.record import Record
 from adapters.registry import FRAMEWORKS
@@ -37,7 +37,7 @@ class Recording:
         Raises:
             BadInput: a record cannot be read, or is not of what runs here.
         """
-        there = [self._there(name, hello) for name, hello in hellos.items()]
+        there = [self._existing_record(name, hello) for name, hello in hellos.items()]
         return {
             question.id
             for question in questions
@@ -53,7 +53,7 @@ class Recording:
         """
         for name, hello in hellos.items():
             own = FRAMEWORKS[name]
-            there = self._there(name, hello)
+            there = self._existing_record(name, hello)
             new = [
                 (question, tuple(answers[subject] for subject in own.subjects))
                 for question, answers in rows
@@ -61,19 +61,19 @@ class Recording:
             ]
             if not new:
                 continue
-            made = record.of(hello, new, code_of(own.module))
+            made = record.record_of(hello, new, digest_code(own.module))
             if there is not None:
-                made = record.merge([there.only(there.lines.keys() - made.lines), made])
+                made = record.merge([there.with_only(there.lines.keys() - made.lines), made])
             record.save(self._path(name, hello), made)
 
     def _path(self, name: str, hello: Hello) -> Path:
         into_folder = self._target.is_dir()
         return record_path(self._target, name, hello.release) if into_folder else self._target
 
-    def _there(self, name: str, hello: Hello) -> Record | None:
+    def _existing_record(self, name: str, hello: Hello) -> Record | None:
         path = self._path(name, hello)
         if not self._only_new or not path.exists():
             return None
         found = record.load(path, name)
-        found.check(hello, FRAMEWORKS[name].subjects)
+        found.check_can_extend(hello, FRAMEWORKS[name].subjects)
         return found

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cases.arrays import Array, unpack
 from cases.ledger import Relation
 from cases.model import Tolerance
-from cases.ops.row import wide
+from cases.ops.op import widen
 
 Value = NDArray[Any]
 
@@ -69,7 +69,7 @@ def _factor(right: Value, ours: Value, allowed: Tolerance) -> bool:
     """Whether everything is the same multiple, which is not 1, of what is right."""
     if right.dtype.kind == "b":
         return False
-    a, b = (np.asarray(wide(one)).astype(np.complex128) for one in (right, ours))
+    a, b = (np.asarray(widen(one)).astype(np.complex128) for one in (right, ours))
     # What may be 0 within its error tells no factor.
     there = np.abs(a) > allowed.atol
     if not there.any() or not np.isfinite(a).all() or not np.isfinite(b).all():
@@ -92,7 +92,7 @@ def _shift(right: Value, ours: Value) -> bool:
     """Whether everything is what is right plus one number, which is not 0."""
     if right.dtype.kind == "b":
         return False
-    a, b = (np.asarray(wide(one)).astype(np.complex128) for one in (right, ours))
+    a, b = (np.asarray(widen(one)).astype(np.complex128) for one in (right, ours))
     if not a.size or not np.isfinite(a).all() or not np.isfinite(b).all():
         return False
     more = (b - a).ravel()

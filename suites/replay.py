@@ -13,19 +13,19 @@ from pathlib import Path
 import msgspec
 
 from cases.errors import BadInput, Where
-from suites.shelf import Shelf, release_of
-from suites.sources import public
+from suites.record_index import RecordIndex, release_of
+from suites.sources import public_release
 from suites.verdict import Verdict
 
 
-class Live(msgspec.Struct, frozen=True):
+class LiveRun(msgspec.Struct, frozen=True):
     """A live run: its releases by framework, and its verdicts by case."""
 
     releases: dict[str, str]
     verdicts: dict[str, list[Verdict]]
 
 
-class Strayed(msgspec.Struct, frozen=True):
+class VerdictMismatch(msgspec.Struct, frozen=True):
     """A verdict that only one of the two gave; None is the other's."""
 
     live: Verdict | None
@@ -36,7 +36,7 @@ class _Head(msgspec.Struct, frozen=True):
     versions: dict[str, str]
 
 
-def read(path: Path) -> Live:
+def read_live_run(path: Path) -> LiveRun:
     """The verdicts of a live run, as ``--verdicts`` leaves them.
 
     Raises:
@@ -48,16 +48,16 @@ def read(path: Path) -> Live:
         versions = msgspec.json.decode(head, type=_Head).versions
         verdicts = [msgspec.json.decode(line, type=Verdict) for line in lines]
     except OSError as error:
-        raise where.bad(f"{error.strerror}", "a file of verdicts") from None
+        raise where.error(f"{error.strerror}", "a file of verdicts") from None
     except (ValueError, msgspec.DecodeError) as error:
-        raise where.bad(f"no verdicts ({error})", "what --verdicts leaves") from None
+        raise where.error(f"no verdicts ({error})", "what --verdicts leaves") from None
     by_case: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         by_case.setdefault(verdict.case, []).append(verdict)
-    return Live({name: public(release) for name, release in versions.items()}, by_case)
+    return LiveRun({name: public_release(release) for name, release in versions.items()}, by_case)
 
 
-def check(live: Live, shelf: Shelf, path: Path) -> None:
+def check_releases(live: LiveRun, shelf: RecordIndex, path: Path) -> None:
     """Refuses a live run of releases that there are no records of.
 
     Raises:
@@ -69,7 +69,7 @@ def check(live: Live, shelf: Shelf, path: Path) -> None:
             raise BadInput(str(path), "", "line 1", found, "a release that there is a record of")
 
 
-def unstable(case: str, live: Live, shelf: Shelf) -> frozenset[str]:
+def unstable_subjects(case: str, live: LiveRun, shelf: RecordIndex) -> frozenset[str]:
     """The subjects whose answers to a case are marked as unstable in the records of these releases.
 
     All others beside torch, where torch's is: they are held against it.
@@ -84,11 +84,11 @@ def unstable(case: str, live: Live, shelf: Shelf) -> frozenset[str]:
     return frozenset(found)
 
 
-def strayed(
+def compare_verdicts(
     live: Iterable[Verdict], replayed: Iterable[Verdict], unstable: frozenset[str]
-) -> list[Strayed]:
+) -> list[VerdictMismatch]:
     """The verdicts of a case that one has and the other has not, those about one thing together."""
-    ours, theirs = ([_plain(one, unstable) for one in lines] for lines in (live, replayed))
+    ours, theirs = ([_without_details(one, unstable) for one in lines] for lines in (live, replayed))
     found = []
     left = list(theirs)
     missing = []
@@ -98,18 +98,18 @@ def strayed(
         else:
             missing.append(one)
     for one in missing:
-        other = next((other for other in left if _about(other) == _about(one)), None)
+        other = next((other for other in left if _verdict_key(other) == _verdict_key(one)), None)
         if other is not None:
             left.remove(other)
-        found.append(Strayed(one, other))
-    return found + [Strayed(None, other) for other in left]
+        found.append(VerdictMismatch(one, other))
+    return found + [VerdictMismatch(None, other) for other in left]
 
 
-def _plain(one: Verdict, unstable: frozenset[str]) -> Verdict:
+def _without_details(one: Verdict, unstable: frozenset[str]) -> Verdict:
     if one.subject not in unstable:
         return one
     return msgspec.structs.replace(one, wanted="", got="", why="")
 
 
-def _about(one: Verdict) -> tuple[str, str | None, str, str]:
+def _verdict_key(one: Verdict) -> tuple[str, str | None, str, str]:
     return one.subject, one.step, one.aspect, one.against

@@ -17,7 +17,7 @@ import pytest
 
 from adapters import record
 from adapters.answer import Answer
-from adapters.host import WorkerError
+from adapters.worker_client import WorkerError
 from adapters.protocol import Hello, Promises
 from adapters.registry import FRAMEWORKS, subjects
 from cases.catalogue import FAMILIES, family
@@ -26,13 +26,13 @@ from cases.ledger import LEDGER, Cause, load_ledger
 from cases.ledger import check_unique as check_ledger
 from cases.load import check_unique, load
 from cases.model import Case, Question, slug
-from cases.plan import planned
-from suites.failure import ended, report
+from cases.dry_run import as_dry_run
+from suites.failure import format_endings, failure_text
 from suites.judge import Judgement, judge
 from suites.observation import SEVERITIES, Severity
 from suites.recording import Recording
-from suites.shelf import find
-from suites.sources import RECORDS, Choice, Pins, Sources, most_devices
+from suites.record_index import find_records
+from suites.sources import RECORDS, SourceChoice, RecordedAnswers, Sources, most_devices
 from suites.truth import check_defined
 from suites.verdict import RECORD, Verdict
 
@@ -49,8 +49,8 @@ _OPTIONS = (
 
 
 # What fails a case of the catalogue, and what fails one of a user's own, unless --fail-on says.
-FAILS: tuple[Severity, ...] = ("wrong", "refused", "costly")
-FAILS_OWN: tuple[Severity, ...] = ("wrong", "refused")
+FAILING: tuple[Severity, ...] = ("wrong", "refused", "costly")
+FAILING_OWN: tuple[Severity, ...] = ("wrong", "refused")
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -113,9 +113,9 @@ class Run:
         if not self._config.getoption("--dry-run"):
             return cases
         self._real |= {case.id: case.question for case in cases if case.question.mode == "real"}
-        return tuple(map(planned, cases))
+        return tuple(map(as_dry_run, cases))
 
-    def recorded(self, items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    def already_recorded(self, items: Sequence[pytest.Item]) -> list[pytest.Item]:
         """The items that ``--only-new`` leaves out: the frameworks' records have them."""
         questions = _questions(items)
         if not self._only_new or not questions:
@@ -148,7 +148,7 @@ class Run:
     def _start(self, questions: Sequence[Question]) -> None:
         option = self._config.getoption
         choices = {
-            name: Choice(option(f"--{name}"), option(f"--{name}-python") or sys.executable)
+            name: SourceChoice(option(f"--{name}"), option(f"--{name}-python") or sys.executable)
             for name in FRAMEWORKS
         }
         # Each process of pytest-xdist asks one ahead: it does not know what others will take.
@@ -158,7 +158,7 @@ class Run:
             records=self._baseline,
         )  # fmt: skip
 
-    def next(self, item: pytest.Item, following: pytest.Item | None) -> None:
+    def ask_ahead(self, item: pytest.Item, following: pytest.Item | None) -> None:
         """Ask what is about to be judged, and one ahead."""
         if self._distributed and self._sources is not None:
             for one in (item, following):
@@ -181,7 +181,7 @@ class Run:
             self._kept.append((case.question, answers))
         hellos = self._sources.hellos()
         judgement = judge(
-            case, answers, self._ledger, promises=promises(hellos), excusing=self._excusing,
+            case, answers, self._ledger, promises=promised_fields(hellos), excusing=self._excusing,
             pins=None if with_data else pins.same, nearest=None if with_data else pins.nearest,
             real=pins.same if with_data else None,
             pinned=bool(self._config.getoption("--baseline")) and not with_data,
@@ -194,7 +194,7 @@ class Run:
             folder=self._config.getoption("--repro") or "",
         )  # fmt: skip
 
-    def _fails(self, verdict: Verdict, pins: Pins) -> bool:
+    def _fails(self, verdict: Verdict, pins: RecordedAnswers) -> bool:
         """Whether a verdict fails its case."""
         if verdict.verdict == "known":
             return False
@@ -207,10 +207,10 @@ class Run:
         if verdict.against == RECORD or chosen:
             return verdict.against == RECORD
         if self._own is not None:
-            return verdict.severity in FAILS_OWN
+            return verdict.severity in FAILING_OWN
         # Without a record of this very environment, nothing says what a plan costs here.
         elsewhere = verdict.severity == "costly" and verdict.subject in pins.nearest
-        return verdict.severity in FAILS and not elsewhere
+        return verdict.severity in FAILING and not elsewhere
 
     def _command(self, item: pytest.Item) -> str:
         option = self._config.getoption
@@ -232,9 +232,9 @@ class Run:
                         path = here / str(one)
                         told = path if here != root and path.exists() else one
                         words.append(f"--{name}={told}")
-        return shlex.join([*words, "-k", self._selecting(item)])
+        return shlex.join([*words, "-k", self._select_expression(item)])
 
-    def _selecting(self, item: pytest.Item) -> str:
+    def _select_expression(self, item: pytest.Item) -> str:
         """What ``-k`` selects this item alone by: its id, in brackets if others have it within."""
         case = _case(item)
         assert case is not None
@@ -293,20 +293,20 @@ def prepare(config: pytest.Config) -> Run:
 def _baseline(paths: Sequence[str], own: bool) -> tuple[Path, ...]:
     """The records that pin a run: those that are named; else, for the catalogue, the project's."""
     if not paths:
-        return () if own else tuple(path for _, path in find(RECORDS))
+        return () if own else tuple(path for _, path in find_records(RECORDS))
     found: list[Path] = []
     for text in paths:
         path = Path(text)
-        found += [one for _, one in find(path)] if path.is_dir() else [path]
+        found += [one for _, one in find_records(path)] if path.is_dir() else [path]
     for path in found:
-        header = record.header(path)
+        header = record.read_header(path)
         if header.framework not in FRAMEWORKS:
             known = ", ".join(FRAMEWORKS)
             raise BadInput(str(path), "", "framework", repr(header.framework), f"one of {known}")
     return tuple(found)
 
 
-def promises(hellos: Mapping[str, Hello]) -> Promises:
+def promised_fields(hellos: Mapping[str, Hello]) -> Promises:
     """By subject, the fields that its route has promised to show."""
     return {name: shown for hello in hellos.values() for name, shown in hello.promises.items()}
 
@@ -389,14 +389,14 @@ def item_id(case: Case) -> str:
     return slug(case.id)
 
 
-def settle(case: Case, judged: Judged) -> None:
+def pass_or_fail(case: Case, judged: Judged) -> None:
     """Pass, fail with the whole story, or skip because nothing at all was comparable."""
     __tracebackhide__ = True
     if judged.failing:
-        text = report(
+        text = failure_text(
             case, judged.judgement, judged.failing, judged.answers, judged.command, own=judged.own,
             scripts=judged.scripts, folder=judged.folder,
         )  # fmt: skip
         pytest.fail(text, pytrace=False)
     if {verdict.verdict for verdict in judged.verdicts} <= {"not comparable"}:
-        pytest.skip(f"nothing to compare: {ended(judged.answers)}")
+        pytest.skip(f"nothing to compare: {format_endings(judged.answers)}")

@@ -16,7 +16,7 @@ from packaging.version import InvalidVersion, Version
 
 from adapters import record
 from adapters.answer import Answer
-from adapters.host import Worker
+from adapters.worker_client import WorkerClient
 from adapters.protocol import Hello
 from adapters.record import Record
 from adapters.registry import FRAMEWORKS
@@ -25,14 +25,14 @@ from cases.model import Question
 RECORDS = Path(__file__).resolve().parent.parent / "records"
 
 
-class Choice(msgspec.Struct, frozen=True):
+class SourceChoice(msgspec.Struct, frozen=True):
     """How one framework is to answer: "live", "off", or from the record at ``source``."""
 
     source: str = "live"
     python: str = sys.executable
 
 
-class Pins(msgspec.Struct, frozen=True):
+class RecordedAnswers(msgspec.Struct, frozen=True):
     """What records hold of a question, by subject.
 
     ``same``: those of the very environment that runs live. ``nearest``: for a framework that has
@@ -43,7 +43,7 @@ class Pins(msgspec.Struct, frozen=True):
     nearest: dict[str, Answer] = {}
 
 
-class Live:
+class LiveFramework:
     """One framework in as many processes as its registry line says, its subjects dealt out.
 
     Asks and answers as a `Worker` does.
@@ -55,7 +55,7 @@ class Live:
         row = FRAMEWORKS[name]
         self._subjects = row.subjects
         self._workers = [
-            Worker(
+            WorkerClient(
                 name, row.module, row.subjects[first::processes], python=python, devices=devices,
                 seconds=seconds, ahead=ahead,
             )
@@ -104,7 +104,7 @@ class Sources:
 
     def __init__(
         self,
-        choices: dict[str, Choice],
+        choices: dict[str, SourceChoice],
         *,
         devices: int = 8,
         seconds: float = 30.0,
@@ -112,16 +112,16 @@ class Sources:
         spread: bool = True,
         records: Sequence[Path] = (),
     ):
-        self._sources: dict[str, Live | Record] = {}
+        self._sources: dict[str, LiveFramework | Record] = {}
         self._records = tuple(records)
         self._pins: dict[str, tuple[Record | None, bool]] = {}
         for name, row in FRAMEWORKS.items():
-            choice = choices.get(name, Choice())
+            choice = choices.get(name, SourceChoice())
             if choice.source == "off":
                 continue
             if choice.source == "live":
                 processes = row.processes if spread else 1
-                self._sources[name] = Live(name, choice.python, devices, seconds, ahead, processes)
+                self._sources[name] = LiveFramework(name, choice.python, devices, seconds, ahead, processes)
             else:
                 self._sources[name] = record.load(choice.source, name, row.subjects)
 
@@ -149,7 +149,7 @@ class Sources:
 
     def live(self) -> tuple[str, ...]:
         """The frameworks that run rather than being read."""
-        return tuple(name for name, one in self._sources.items() if isinstance(one, Live))
+        return tuple(name for name, one in self._sources.items() if isinstance(one, LiveFramework))
 
     def greeted(self) -> dict[str, Hello]:
         """What each framework that runs says it is; waits until it has.
@@ -157,22 +157,22 @@ class Sources:
         Raises:
             WorkerError: a framework cannot be asked at all.
         """
-        return {n: one.greet() for n, one in self._sources.items() if isinstance(one, Live)}
+        return {n: one.greet() for n, one in self._sources.items() if isinstance(one, LiveFramework)}
 
-    def pins(self, question: Question) -> Pins:
+    def pins(self, question: Question) -> RecordedAnswers:
         """What the records of the frameworks that run live answered.
 
         Answers that were not the same in every recorded run pin nothing.
         """
-        found = Pins()
+        found = RecordedAnswers()
         for name, hello in self.hellos().items():
             if name not in self.live():
                 continue
             if name not in self._pins:
-                self._pins[name] = nearest(name, hello, self._records)
+                self._pins[name] = nearest_record(name, hello, self._records)
             kept, same = self._pins[name]
             line = None if kept is None else kept.lines.get(question.id)
-            if kept is None or line is None or line.digest != record.digest(question):
+            if kept is None or line is None or line.digest != record.digest_question(question):
                 continue
             for answer in kept.answer(question):
                 if answer.subject not in line.unstable:
@@ -185,7 +185,7 @@ class Sources:
             source.close()
 
 
-def nearest(name: str, hello: Hello, paths: Sequence[Path]) -> tuple[Record | None, bool]:
+def nearest_record(name: str, hello: Hello, paths: Sequence[Path]) -> tuple[Record | None, bool]:
     """The record that a live framework is held against, and whether it is of its environment.
 
     Of its environment: the same release with its local tag, Python minor version and platform. Else
@@ -193,9 +193,9 @@ def nearest(name: str, hello: Hello, paths: Sequence[Path]) -> tuple[Record | No
     """
     releases: list[tuple[Version, Path]] = []
     for path in paths:
-        head = record.header(path)
+        head = record.read_header(path)
         if head.framework == name:
-            releases.append((Version(public(head.release)), path))
+            releases.append((Version(public_release(head.release)), path))
     if not releases:
         return None, False
     releases.sort()
@@ -212,7 +212,7 @@ def nearest(name: str, hello: Hello, paths: Sequence[Path]) -> tuple[Record | No
     return kept, same
 
 
-def public(release: str) -> str:
+def public_release(release: str) -> str:
     """A release without its local tag: 2.13.0 of 2.13.0+cpu."""
     try:
         return Version(release).public
@@ -222,10 +222,10 @@ def public(release: str) -> str:
 
 def record_path(folder: Path, framework: str, release: str) -> Path:
     """Where a folder of records keeps that of one release."""
-    return folder / f"{framework}-{public(release)}.jsonl"
+    return folder / f"{framework}-{public_release(release)}.jsonl"
 
 
-def pinned() -> dict[str, str]:
+def pinned_releases() -> dict[str, str]:
     """The release of each framework that the project itself runs: its extras in pyproject.toml."""
     with open(RECORDS.parent / "pyproject.toml", "rb") as file:
         extras = tomllib.load(file)["project"]["optional-dependencies"]

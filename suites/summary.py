@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from adapters.protocol import Hello
-from adapters.registry import executes_plan, framework_of
+from adapters.registry import only_executes_plans, framework_of
 from suites.observation import SEVERITIES
 from suites.verdict import RECORD, Verdict
 
@@ -84,10 +84,10 @@ class Summary:
         took = time.monotonic() - self.started
         cases = "1 case" if self.cases == 1 else f"{self.cases:,} cases"
         head = [*map(_release, self.hellos.values()), f"{cases}   {took:.0f} s"]
-        lines = [*_wrapped(head, "   "), "", *_table(by_subject(self.verdicts)), ""]
+        lines = [*_wrap(head, "   "), "", *_table(worst_by_subject(self.verdicts)), ""]
         lines += [*self._known(), *self._new()]
         for more in (self._not_pinned, self._not_asked, self._told) if self.own else ():
-            lines += _first(more(), MOST_LINES - len(lines))
+            lines += _truncate_lines(more(), MOST_LINES - len(lines))
         return lines
 
     def _known(self) -> list[str]:
@@ -98,7 +98,7 @@ class Summary:
         met = Counter(one.ledger for one in known)
         noun = "1 cause" if len(met) == 1 else f"{len(met):,} causes"
         lines = "1 line" if len(known) == 1 else f"{len(known):,} lines"
-        named = _few([f"{n:,} {cause}" for cause, n in met.most_common()], _MOST_CAUSES)
+        named = _lines_that_fit([f"{n:,} {cause}" for cause, n in met.most_common()], _MOST_CAUSES)
         if self.own:
             return [f"excused: {lines} by {noun} of --ledger", *named]
         return [f"known: {lines} by {noun}; docs/causes.md has each", *named]
@@ -118,7 +118,7 @@ class Summary:
         named = Counter(one.ledger for one in bad if one.ledger)
         if named:
             lines.append("       the project's ledger names these causes, and excuses none here:")
-            lines += _few([f"{n:,} {cause}" for cause, n in named.most_common()], _MOST_NEW)
+            lines += _lines_that_fit([f"{n:,} {cause}" for cause, n in named.most_common()], _MOST_NEW)
         return lines
 
     def _not_pinned(self) -> list[str]:
@@ -130,7 +130,7 @@ class Summary:
                 if one.subject not in subjects:
                     subjects.append(one.subject)
         return [
-            _short(f"not pinned: {case}, {', '.join(subjects)}: {_NO_RECORD}")
+            _truncate(f"not pinned: {case}, {', '.join(subjects)}: {_NO_RECORD}")
             for case, subjects in found.items()
         ]
 
@@ -141,7 +141,7 @@ class Summary:
             if one.aspect == "ending":
                 by.setdefault((one.case, framework_of(one.subject)), []).append(one)
         return [
-            _short(f"not asked: {name} of {case}: {ends[0].why}")
+            _truncate(f"not asked: {name} of {case}: {ends[0].why}")
             for (case, name), ends in by.items()
             if all(_is_not_asked(one) for one in ends)
         ]
@@ -149,8 +149,8 @@ class Summary:
     def _told(self) -> list[str]:
         """What differs in a user's own cases and is not wrong, a line each."""
         return [
-            _short(f"told: {one.case}, {one.subject} at {one.step or 'the whole program'}:"
-                   f" {one.severity}: {_what(one)}")
+            _truncate(f"told: {one.case}, {one.subject} at {one.step or 'the whole program'}:"
+                   f" {one.severity}: {_describe(one)}")
             for one in self.verdicts
             if one.severity not in (None, "wrong", "refused")
         ]  # fmt: skip
@@ -159,12 +159,12 @@ class Summary:
 _NO_RECORD = "no record of --baseline holds this question"
 
 
-def _what(one: Verdict) -> str:
+def _describe(one: Verdict) -> str:
     """What a line found, and what was wanted where it says so."""
     return f"{one.got}, not {one.wanted}" if one.wanted else one.got or one.why
 
 
-def _first(lines: list[str], most: int) -> list[str]:
+def _truncate_lines(lines: list[str], most: int) -> list[str]:
     """The first lines, and how many more there are, on no more lines than ``most``."""
     if len(lines) <= most:
         return lines
@@ -191,7 +191,7 @@ def _table(states: dict[str, dict[str, str]]) -> list[str]:
     counts = {
         subject: Counter(cases.values())
         for subject, cases in states.items()
-        if not (executes_plan(subject) and {*cases.values()} == {"not asked"})
+        if not (only_executes_plans(subject) and {*cases.values()} == {"not asked"})
     }
     heads = [head for head in _COLUMNS if head == "right" or any(c[head] for c in counts.values())]
     lines = [f"{'subject':<22} {'cases':>7}" + "".join(f"  {head:>7}" for head in heads)]
@@ -201,15 +201,15 @@ def _table(states: dict[str, dict[str, str]]) -> list[str]:
     return lines
 
 
-def _few(texts: list[str], most: int) -> list[str]:
+def _lines_that_fit(texts: list[str], most: int) -> list[str]:
     """The first of the texts, on no more lines than ``most``, and how many there are beside."""
     shown = len(texts)
-    while len(lines := _wrapped(texts[:shown], "   ", "       ")) > most:
+    while len(lines := _wrap(texts[:shown], "   ", "       ")) > most:
         shown -= 1
     return lines if shown == len(texts) else [*lines, f"       and {len(texts) - shown:,} more"]
 
 
-def _wrapped(parts: list[str], gap: str, indent: str = "") -> list[str]:
+def _wrap(parts: list[str], gap: str, indent: str = "") -> list[str]:
     """Parts on as few lines as they fit on, none broken unless it is too long by itself."""
     lines: list[str] = []
     for part in parts:
@@ -217,11 +217,11 @@ def _wrapped(parts: list[str], gap: str, indent: str = "") -> list[str]:
         if lines and len(joined) <= MOST_COLUMNS:
             lines[-1] = joined
         else:
-            lines.append(_short(indent + part))
+            lines.append(_truncate(indent + part))
     return lines
 
 
-def _short(line: str) -> str:
+def _truncate(line: str) -> str:
     return line if len(line) <= MOST_COLUMNS else line[: MOST_COLUMNS - 2] + " …"
 
 
@@ -234,7 +234,7 @@ def _is_not_asked(one: Verdict) -> bool:
 _GRAVEST = (*SEVERITIES, "not asked", "right")
 
 
-def by_subject(verdicts: Iterable[Verdict]) -> dict[str, dict[str, str]]:
+def worst_by_subject(verdicts: Iterable[Verdict]) -> dict[str, dict[str, str]]:
     """By subject and case, the gravest that was met: a severity, "right" or "not asked"."""
     found: dict[str, dict[str, str]] = {}
     for one in verdicts:

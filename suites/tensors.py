@@ -5,26 +5,26 @@ Static facts that the aspects share; looks at no answer.
 
 from __future__ import annotations
 
-from cases.grids import homes
+from cases.mesh_derivation import meshes_of_tensors
 from cases.ledger import Aspect
 from cases.model import Case, Layout, Mesh
-from cases.recipes import row_of, sizes_of
-from cases.recipes.layouts import layouts
+from cases.recipes import recipe_of, sizes_of
+from cases.recipes.layouts import tensor_layouts
 
 # What the names of a recipe's unsharded step begin with.
-PLAIN = "plain/"
+UNSHARDED = "plain/"
 # What the name of a materialised input or result ends with.
 FULL = "/full"
 
 
-def bare(step: str | None) -> str:
+def result_name(step: str | None) -> str:
     """The name inside "y/full"; "" for the whole program."""
     return (step or "").removesuffix(FULL)
 
 
 def mesh_of(case: Case, name: str) -> Mesh:
     """The mesh that an input or result sits on, whose positions its shards are listed by."""
-    return homes(case.question).get(name, case.question.mesh)
+    return meshes_of_tensors(case.question).get(name, case.question.mesh)
 
 
 def mesh_names(case: Case) -> frozenset[str]:
@@ -34,18 +34,18 @@ def mesh_names(case: Case) -> frozenset[str]:
 
 def value_aspect(case: Case, step: str | None) -> Aspect:
     """The aspect that judges a value: "gradients" of a gradient, else "global"."""
-    name = bare(step)
+    name = result_name(step)
     if case.question.recipe is not None:
         return "gradients" if "grad/" in name else "global"
     grads = {one.result for one in case.question.steps if one.op == "grad"}
     return "gradients" if name in grads else "global"
 
 
-def asked(case: Case) -> dict[str, Layout]:
+def requested_layouts(case: Case) -> dict[str, Layout]:
     """By name: the layout that the case asks for or states, or that its parallel plan has."""
     question = case.question
     if question.recipe is not None:
-        found = dict(layouts(row_of(question), sizes_of(question), question.mesh))
+        found = dict(tensor_layouts(recipe_of(question), sizes_of(question), question.mesh))
         return found | case.expectation.layouts
     found = {given.name: given.layout for given in question.inputs}
     found |= {step.result: step.to for step in question.steps if step.to is not None}
@@ -54,7 +54,7 @@ def asked(case: Case) -> dict[str, Layout]:
 
 def upstream(case: Case, step: str | None) -> frozenset[str]:
     """A step with all that it is made of; of the whole program and of a recipe, everything."""
-    question, name = case.question, bare(step)
+    question, name = case.question, result_name(step)
     made = {one.result: one.args for one in question.steps}
     everything = frozenset((*made, *(given.name for given in question.inputs), *question.check))
     if question.recipe is not None or (name not in made and name not in everything):

@@ -14,20 +14,20 @@ from adapters.answer import Answer, Observed
 from adapters.reference import adapter as reference
 from adapters.reference import recipes
 from adapters.reference.gradient import ERROR
-from adapters.reference.values import Undefined, evaluate
+from adapters.reference.evaluate import UndefinedValue, evaluate
 from cases.arrays import Array, pack, unpack
 from cases.errors import Where
 from cases.model import Case, Layout, Question, Tolerance
 from cases.ops import OPS
-from cases.program import Typed
-from cases.recipes import row_of, sizes_of
-from cases.recipes.layouts import layouts, shapes
-from suites.tensors import PLAIN
-from suites.values import difference, show, tolerances
+from cases.program import TensorType
+from cases.recipes import recipe_of, sizes_of
+from cases.recipes.layouts import tensor_layouts, global_shapes
+from suites.tensors import UNSHARDED
+from suites.array_difference import difference, format_array, tolerances
 
 # A training step's numbers are of size one, at the end of sums of at most some thousand products:
 # a few thousand roundings of 2**-53 each.
-TRAINED = Tolerance(2.0**-40, 2.0**-40, "float64: some thousand roundings of numbers of size one")
+TRAINING_TOLERANCE = Tolerance(2.0**-40, 2.0**-40, "float64: some thousand roundings of numbers of size one")
 
 
 class Truth(msgspec.Struct, frozen=True):
@@ -45,18 +45,18 @@ class Truth(msgspec.Struct, frozen=True):
     layouts: dict[str, Layout | None]
     differing: dict[str, Array] = {}
     own: frozenset[str] = frozenset()
-    typed: dict[str, Typed] = {}
+    typed: dict[str, TensorType] = {}
     apart: dict[str, str] = {}
 
-    def beside(self, answer: Answer) -> Truth:
+    def with_unsharded_step(self, answer: Answer) -> Truth:
         """With what an answer's own unsharded step makes right: gradients and new parameters.
 
         For the steps of a program nothing changes.
         """
         own = {
-            seen.name.removeprefix(PLAIN): seen.full[0]
+            seen.name.removeprefix(UNSHARDED): seen.full[0]
             for seen in answer.seen
-            if seen.name.startswith(PLAIN) and seen.full
+            if seen.name.startswith(UNSHARDED) and seen.full
         }
         more = {name: value for name, value in own.items() if name not in self.values}
         if not more:
@@ -64,14 +64,14 @@ class Truth(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(
             self,
             values={**self.values, **more},
-            allowed={**dict.fromkeys(more, TRAINED), **self.allowed},
+            allowed={**dict.fromkeys(more, TRAINING_TOLERANCE), **self.allowed},
         )
 
-    def doubt(self, name: str) -> str:
+    def explain_stated_value(self, name: str) -> str:
         """Where the wanted value is the case's own word and the reference has another: which."""
         if name not in self.differing:
             return ""
-        return f"wanted is the case's own word; the reference has {show(self.differing[name])}"
+        return f"wanted is the case's own word; the reference has {format_array(self.differing[name])}"
 
 
 def check_defined(case: Case) -> None:
@@ -84,17 +84,17 @@ def check_defined(case: Case) -> None:
     if question.mode == "plan" or question.recipe is not None:
         return
     try:
-        for framework in ("", *_defining(question)):
+        for framework in ("", *_frameworks_with_own_ops(question)):
             evaluate(question, framework)
-    except Undefined as error:
+    except UndefinedValue as error:
         step = next(one for one in question.steps if one.result == error.step)
         where = Where(case.file, case.id, ("program",))
         found = f"no value of {step.result} = {step.op}({', '.join(map(str, step.args))})"
-        raise where.bad(found, f"values that {step.op} takes (NumPy: {error})") from None
+        raise where.error(found, f"values that {step.op} takes (NumPy: {error})") from None
 
 
 # Every answer to a case is judged by it, and so is each framework's.
-_kept: deque[tuple[Case, str, Truth]] = deque(maxlen=8)
+_cache: deque[tuple[Case, str, Truth]] = deque(maxlen=8)
 
 
 def truth(case: Case, framework: str = "") -> Truth:
@@ -102,22 +102,22 @@ def truth(case: Case, framework: str = "") -> Truth:
 
     The very same object where it defines none of the program's.
     """
-    for kept, name, right in _kept:
+    for kept, name, right in _cache:
         if kept is case and name == framework:
             return right
     right = _truth(case, "") if not framework else truth(case)
-    if framework in right_apart(case, right):
+    if framework in frameworks_with_own_meaning(case, right):
         right = msgspec.structs.replace(_truth(case, framework), apart=right.apart)
-    _kept.append((case, framework, right))
+    _cache.append((case, framework, right))
     return right
 
 
-def right_apart(case: Case, right: Truth) -> tuple[str, ...]:
+def frameworks_with_own_meaning(case: Case, right: Truth) -> tuple[str, ...]:
     """The frameworks that define something of a case apart."""
-    return _defining(case.question) if right.apart else ()
+    return _frameworks_with_own_ops(case.question) if right.apart else ()
 
 
-def _defining(question: Question) -> tuple[str, ...]:
+def _frameworks_with_own_ops(question: Question) -> tuple[str, ...]:
     """The frameworks that have a meaning of their own of an op of a program."""
     found = (name for step in question.steps for name in OPS[step.op].apart)
     return tuple(dict.fromkeys(found))
@@ -126,16 +126,16 @@ def _defining(question: Question) -> tuple[str, ...]:
 def _truth(case: Case, framework: str) -> Truth:
     question = case.question
     if question.recipe is not None:
-        return _of_recipe(case)
+        return _truth_of_recipe(case)
     if question.mode == "plan":
-        typed = reference.typed(question, framework)
-        apart = {} if framework else _typed_apart(question, typed)
-        return Truth({}, {}, reference.layouts(question), typed=typed, apart=apart)
+        typed = reference.global_types(question, framework)
+        apart = {} if framework else _differing_dtypes(question, typed)
+        return Truth({}, {}, reference.known_layouts(question), typed=typed, apart=apart)
     answer = reference.observe(question, framework)
     values = {seen.name: seen.full[0] for seen in answer.seen}
     known = {name: unpack(value) for name, value in values.items()}
     allowed = tolerances(case, known, framework)
-    for name in own(case):
+    for name in nondeterministic(case):
         # No other value of random numbers is wrong, whatever follows from them.
         allowed[name] = msgspec.structs.replace(allowed[name], free=None)
     differing = {}
@@ -153,32 +153,32 @@ def _truth(case: Case, framework: str) -> Truth:
     layouts = {
         seen.name: seen.layout if isinstance(seen.layout, Layout) else None for seen in answer.seen
     }
-    typed = reference.typed(question, framework)
-    apart = {} if framework else _values_apart(question)
-    return Truth(values, allowed, layouts, differing, own(case), typed, apart)
+    typed = reference.global_types(question, framework)
+    apart = {} if framework else _differing_values(question)
+    return Truth(values, allowed, layouts, differing, nondeterministic(case), typed, apart)
 
 
-def _values_apart(question: Question) -> dict[str, str]:
+def _differing_values(question: Question) -> dict[str, str]:
     """The results that are another array by some framework's own meaning, and why."""
     base, found = evaluate(question), dict[str, str]()
-    for framework in _defining(question):
+    for framework in _frameworks_with_own_ops(question):
         theirs = evaluate(question, framework)
         names = {name for name in base if pack(theirs[name]) != pack(base[name])}
-        found |= {name: _why(question, name, names, framework) for name in names}
+        found |= {name: _explain_own_meaning(question, name, names, framework) for name in names}
     return found
 
 
-def _typed_apart(question: Question, base: dict[str, Typed]) -> dict[str, str]:
+def _differing_dtypes(question: Question, base: dict[str, TensorType]) -> dict[str, str]:
     """As `_values_apart`, of dtypes alone."""
     found: dict[str, str] = {}
-    for framework in _defining(question):
-        theirs = reference.typed(question, framework)
+    for framework in _frameworks_with_own_ops(question):
+        theirs = reference.global_types(question, framework)
         names = {name for name in base if theirs[name] != base[name]}
-        found |= {name: _why(question, name, names, framework) for name in names}
+        found |= {name: _explain_own_meaning(question, name, names, framework) for name in names}
     return found
 
 
-def _why(question: Question, name: str, names: set[str], framework: str) -> str:
+def _explain_own_meaning(question: Question, name: str, names: set[str], framework: str) -> str:
     """Why a result is apart: what its own op says, or the first before it that is."""
     steps = {step.result: step for step in question.steps}
     while True:
@@ -190,11 +190,11 @@ def _why(question: Question, name: str, names: set[str], framework: str) -> str:
     return f"{own.why} ({own.link})" if own else ""
 
 
-def _of_recipe(case: Case) -> Truth:
+def _truth_of_recipe(case: Case) -> Truth:
     """What NumPy and the plan say: values that need no gradient, and layouts."""
     question = case.question
     placed: dict[str, Layout | None] = dict(
-        layouts(row_of(question), sizes_of(question), question.mesh)
+        tensor_layouts(recipe_of(question), sizes_of(question), question.mesh)
     )
     if question.mode == "plan":
         assert question.recipe is not None
@@ -202,25 +202,25 @@ def _of_recipe(case: Case) -> Truth:
         # Losses are taken of at least float32.
         wide = "float64" if dtype == "float64" else "float32"
         typed = {
-            name: Typed(shape, wide if name == "loss" else dtype)
-            for name, shape in shapes(row_of(question), sizes_of(question)).items()
+            name: TensorType(shape, wide if name == "loss" else dtype)
+            for name, shape in global_shapes(recipe_of(question), sizes_of(question)).items()
         }
         return Truth({}, {}, placed, typed=typed)
-    found = {name: pack(np.asarray(value)) for name, value in recipes.values(case.question).items()}
+    found = {name: pack(np.asarray(value)) for name, value in recipes.forward_values(case.question).items()}
     found |= {f"plain/{name}": found[name] for name in ("out", "loss")}
     return Truth(
-        found | case.expectation.right, dict.fromkeys(case.question.check, TRAINED), placed
+        found | case.expectation.right, dict.fromkeys(case.question.check, TRAINING_TOLERANCE), placed
     )
 
 
-def sampled_slopes(case: Case, seen: Observed) -> tuple[Array, Array, Tolerance] | None:
+def sampled_gradient(case: Case, seen: Observed) -> tuple[Array, Array, Tolerance] | None:
     """Elements of a recipe's unsharded gradient: by differences of the loss, and as observed.
 
     None where nothing was sampled, or there is no global value.
     """
     if case.question.recipe is None or not seen.full:
         return None
-    sampled = recipes.slopes(case.question).get(seen.name.removeprefix(PLAIN))
+    sampled = recipes.sample_gradients(case.question).get(seen.name.removeprefix(UNSHARDED))
     if not sampled:
         return None
     full = unpack(seen.full[0])
@@ -230,7 +230,7 @@ def sampled_slopes(case: Case, seen: Observed) -> tuple[Array, Array, Tolerance]
     return pack(wanted), pack(got), allowed
 
 
-def own(case: Case) -> frozenset[str]:
+def nondeterministic(case: Case) -> frozenset[str]:
     """The results that follow from random numbers, unless the case states them."""
     found: set[str] = set()
     for step in case.question.steps:

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import msgspec
 
 from cases.ledger import Aspect
-from suites.observation import Observation, Severity, severity
+from suites.observation import Observation, Severity, severity_of
 
 Outcome = Literal["agree", "known", "divergence", "not comparable"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
@@ -22,7 +22,7 @@ TOLERATED: tuple[Severity, ...] = ("free", "documented")
 # What a line is held against that no other framework answers.
 REFERENCE = "reference"
 RECORD = "record"
-REAL = "real"
+REAL_RUN = "real"
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -89,7 +89,7 @@ def differs(
     why: str = "",
 ) -> Finding:
     """Something to report, as grave as it is by itself."""
-    return Finding(step, aspect, against, observation, severity(observation), why=why)
+    return Finding(step, aspect, against, observation, severity_of(observation), why=why)
 
 
 def not_comparable(

@@ -13,10 +13,10 @@ import numpy as np
 from adapters.answer import Answer, Collective, Done, Observed
 from adapters.reference.meshes import observe as observe_meshes
 from cases.arrays import numpy_dtype, pack, unpack
-from cases.layout import largest, same
+from cases.layout import largest_shard, are_equivalent
 from cases.ledger import Aspect
 from cases.model import Case, Layout
-from suites.collectives import measure, step_measure
+from suites.collectives import implied_by_redistribution, implied_by_step
 from suites.tensors import mesh_names, mesh_of, value_aspect
 from suites.truth import Truth
 from tests.mistakes import Mistake, lowered
@@ -33,12 +33,12 @@ def right_answer(case: Case, right: Truth, subject: str) -> Answer:
         layout = right.layouts[name] or whole
         itemsize = int(np.dtype(numpy_dtype(typed.dtype)).itemsize)
         observed = Observed(
-            name, typed.dtype, typed.shape, layout, local=largest(mesh, layout, typed.shape),
-            full_collectives=measure(mesh, layout, whole, typed.shape, itemsize).implied,
+            name, typed.dtype, typed.shape, layout, local=largest_shard(mesh, layout, typed.shape),
+            full_collectives=implied_by_redistribution(mesh, layout, whole, typed.shape, itemsize).implied,
         )  # fmt: skip
         if name in steps:
             names = [arg for arg in steps[name].args if isinstance(arg, str)]
-            by = step_measure(mesh, steps[name], [seen[arg] for arg in names], observed)
+            by = implied_by_step(mesh, steps[name], [seen[arg] for arg in names], observed)
             # Between results that are not shown, nobody can say what was implied.
             told = by is not None and shown.issuperset(names)
             fired = lowered(subject, by.implied) if by is not None and told else None
@@ -81,7 +81,7 @@ def _wrong(case: Case, seen: Observed) -> Iterator[_Wrong]:
             _with(seen, shape=wide),
         )
     whole = Layout(((),) * len(seen.shape))
-    if isinstance(seen.layout, Layout) and not same(mesh, whole, seen.layout, seen.shape):
+    if isinstance(seen.layout, Layout) and not are_equivalent(mesh, whole, seen.layout, seen.shape):
         claim = _with(seen, layout=whole)
         yield "everything replicated", frozenset({"soundness", "layout"}), claim
     fired = seen.collectives

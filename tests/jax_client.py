@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from adapters import protocol
 from adapters.answer import Answer, Collective, Observed
-from adapters.process import ROOT
+from adapters.worker_process import ROOT
 from cases.arrays import pack, unpack
-from cases.layout import coordinates, offset, ranges, same
+from cases.layout import coordinates, offset, index_ranges, are_equivalent
 from cases.model import Input, Layout, Mesh, Question, Step, mesh
 from cases.notation import from_placements
 
@@ -86,7 +86,7 @@ def owed(name: str, on: Mesh, addends: NDArray[Any], at: Layout) -> Input:
     lead = len(at.partial)
     shape = addends.shape[lead:]
     local = []
-    for where, held in zip(coordinates(on), ranges(on, at, shape), strict=True):
+    for where, held in zip(coordinates(on), index_ranges(on, at, shape), strict=True):
         addend = addends[tuple(where[axis] for axis, _ in at.partial)]
         local.append(pack(addend[tuple(slice(*span) for span in held)]))
     return Input(name, shape, addends.dtype.name, at, per_device=tuple(local))
@@ -117,10 +117,10 @@ def locals_(observed: Observed) -> list[NDArray[Any]]:
 def assert_holds(observed: Observed, on: Mesh, right: NDArray[Any], at: Layout) -> None:
     """The result lies as ``at`` and holds ``right``: value, shards and offsets."""
     assert isinstance(observed.layout, Layout)
-    assert same(on, observed.layout, at, right.shape)
+    assert are_equivalent(on, observed.layout, at, right.shape)
     assert observed.dtype == right.dtype.name
     np.testing.assert_array_equal(value(observed), right)
-    held = ranges(on, at, right.shape)
+    held = index_ranges(on, at, right.shape)
     for shard, spans in zip(locals_(observed), held, strict=True):
         np.testing.assert_array_equal(shard, right[tuple(slice(*span) for span in spans)])
     if right.size:

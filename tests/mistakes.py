@@ -13,17 +13,17 @@ import msgspec
 import numpy as np
 
 from adapters.answer import Answer, Collective, Done, End, Observed, Refused
-from adapters.reference.implied import implied
+from adapters.reference.implied_plan import implied_plan
 from adapters.reference.meshes import observe as observe_meshes
-from adapters.reference.plan import execute
-from adapters.reference.values import Value, cut, evaluate, join
+from adapters.reference.redistribution_plan import execute_plan
+from adapters.reference.evaluate import Value, cut_shards, evaluate, join_shards
 from cases.arrays import pack, unpack
-from cases.layout import offset, ranges, same
+from cases.layout import offset, index_ranges, are_equivalent
 from cases.ledger import Aspect
 from cases.model import Case, Layout, Mesh, Step
-from suites.collectives import LOWERINGS, measure, step_measure
+from suites.collectives import LOWERINGS, implied_by_redistribution, implied_by_step
 from suites.tensors import mesh_names, mesh_of, value_aspect
-from suites.truth import Truth, own
+from suites.truth import Truth, nondeterministic
 
 
 class Mistake(msgspec.Struct, frozen=True):
@@ -46,15 +46,15 @@ def right_answer(case: Case, right: Truth, subject: str = "torch") -> Answer:
         shards = _right_shards(case, name, mesh, layout, value, seen)
         observed = Observed(
             name, value.dtype.name, value.shape, layout, tuple(map(pack, shards)),
-            tuple(map(offset, ranges(mesh, layout, value.shape))), (pack(value),),
-            full_collectives=measure(
+            tuple(map(offset, index_ranges(mesh, layout, value.shape))), (pack(value),),
+            full_collectives=implied_by_redistribution(
                 mesh, layout, Layout(((),) * value.ndim), value.shape, value.dtype.itemsize
             ).implied,
         )  # fmt: skip
         on_one = all(mesh_of(case, arg) == mesh for arg in _names(steps, name))
         if name in steps and on_one:
             operands = [seen[arg] for arg in steps[name].args if isinstance(arg, str)]
-            by = step_measure(mesh, steps[name], operands, observed)
+            by = implied_by_step(mesh, steps[name], operands, observed)
             # Between results that are not shown, nobody can say what was implied.
             shown = {*question.check, *(given.name for given in question.inputs)}
             told = all(arg in shown for arg in steps[name].args if isinstance(arg, str))
@@ -88,7 +88,7 @@ def _right_shards(
         before = seen[str(step.args[0])]
         assert isinstance(before.layout, Layout)
         start, shards = before.layout, _shards(before)
-    return execute(mesh, implied(mesh, start, layout, value.shape), shards, value.shape)
+    return execute_plan(mesh, implied_plan(mesh, start, layout, value.shape), shards, value.shape)
 
 
 def lowered(subject: str, wanted: tuple[Collective, ...]) -> tuple[Collective, ...]:
@@ -104,7 +104,7 @@ def mistakes(case: Case, answer: Answer) -> Iterator[Mistake]:
 
     No other value of random numbers is a mistake, as long as ranks agree on it.
     """
-    random = own(case)
+    random = nondeterministic(case)
     for name, aspects, change in _MISTAKES:
         for index, observed in enumerate(answer.seen):
             wrong = change(case, mesh_of(case, observed.name), observed)
@@ -142,7 +142,7 @@ def _relaid(mesh: Mesh, observed: Observed, dims: tuple[tuple[str, ...], ...]) -
     """Shards by another layout under the layout that was asked for."""
     if not isinstance(observed.layout, Layout) or observed.layout.partial:
         return None
-    return _with_shards(observed, cut(mesh, Layout(dims), unpack(observed.full[0])))
+    return _with_shards(observed, cut_shards(mesh, Layout(dims), unpack(observed.full[0])))
 
 
 def _axes_swapped(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
@@ -177,7 +177,7 @@ def _stale_shard(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
     layout = observed.layout
     if isinstance(layout, Layout) and layout.partial:
         # Where a maximum is owed, an addend of nothing may be as good as any.
-        total = join(mesh, layout, stale, observed.shape)
+        total = join_shards(mesh, layout, stale, observed.shape)
         if np.array_equal(total, unpack(observed.full[0])):
             return None
     return _with_shards(observed, stale)
@@ -221,7 +221,7 @@ def _wrong_layout(case: Case, mesh: Mesh, observed: Observed) -> Observed | None
     if not isinstance(observed.layout, Layout):
         return None
     claim = Layout(((),) * observed.layout.ndim)
-    if same(mesh, claim, observed.layout, observed.shape) or not observed.full[0].size:
+    if are_equivalent(mesh, claim, observed.layout, observed.shape) or not observed.full[0].size:
         return None
     if all(shard == observed.full[0] for shard in observed.shards or ()):
         return None  # so it is, as where an average of equals is owed
@@ -257,7 +257,7 @@ def _coordinate_permuted(case: Case, mesh: Mesh, observed: Observed) -> Observed
 def _comparison_denied(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
     if observed.name not in mesh_names(case) or observed.dtype != "bool":
         return None
-    return _with_shards(observed, [~same for same in _shards(observed)])
+    return _with_shards(observed, [~are_equivalent for are_equivalent in _shards(observed)])
 
 
 _VALUES: frozenset[Aspect] = frozenset({"soundness", "global"})

@@ -13,8 +13,8 @@ from adapters.answer import Answer, Observed
 from adapters.interface import Default, Fact, Head, Interface, Name, Printed
 from adapters.record import Record
 from cases.model import Case
-from reports.drift import page_html, page_markdown, shelf
-from reports.drift.model import Border, Story
+from reports.drift import page_html, page_markdown, release_history
+from reports.drift.model import Upgrade, FrameworkHistory
 from suites.sources import RECORDS, record_path
 
 OLDER = {"torch": "2.13.0", "jax": "0.10.2"}
@@ -61,7 +61,7 @@ def kept(framework: str) -> Record:
 @cache
 def cases() -> dict[str, Case]:
     """The catalogue, by id."""
-    return shelf.cases()
+    return release_history.catalogue_by_id()
 
 
 def planted(
@@ -82,7 +82,7 @@ def planted(
     """
     folder.mkdir(exist_ok=True)
     hello = kept(framework).hello()
-    rows = [(cases()[id].question, kept(framework).kept(id)) for id in ids]
+    rows = [(cases()[id].question, kept(framework).stored_answers(id)) for id in ids]
     edited = [(asked, tuple(map(edit, given))) for asked, given in rows]
     first = record_path(folder, framework, OLDER[framework])
     record.write(first, hello, edited if older else rows)
@@ -101,18 +101,18 @@ def planted(
     return folder
 
 
-def stories(folder: Path) -> tuple[Story, ...]:
+def stories(folder: Path) -> tuple[FrameworkHistory, ...]:
     """What a folder of records tells."""
-    return shelf.stories(folder, cases())
+    return release_history.read_histories(folder, cases())
 
 
-def story(folder: Path) -> Story:
+def story(folder: Path) -> FrameworkHistory:
     """The one framework that a folder has records of."""
     (found,) = stories(folder)
     return found
 
 
-def border(folder: Path) -> Border:
+def border(folder: Path) -> Upgrade:
     """What lies between the only two releases of a folder."""
     (found,) = story(folder).borders
     return found
@@ -143,7 +143,7 @@ def replaced(**fields: object) -> Edit:
     return lambda answer: msgspec.structs.replace(answer, **fields)
 
 
-def pages(told: Sequence[Story]) -> tuple[str, str]:
+def pages(told: Sequence[FrameworkHistory]) -> tuple[str, str]:
     """Both pages: Markdown, then HTML."""
     return (
         page_markdown.page(told, cases()),

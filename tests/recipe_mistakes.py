@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from adapters.answer import Answer, Collective, Done, Observed
 from adapters.reference import recipes
-from adapters.reference.values import cut
+from adapters.reference.evaluate import cut_shards
 from cases.arrays import pack, unpack
-from cases.layout import largest, normal, offset, ranges
+from cases.layout import largest_shard, canonical, offset, index_ranges
 from cases.model import Case, Layout, Mesh
-from cases.recipes.values import RATE
-from suites.contracts import as_collective, dues
+from cases.recipes.parameter_values import LEARNING_RATE
+from suites.contracts import as_collective, contract_terms
 from suites.truth import Truth
 from tests.mistakes import Mistake
 
@@ -27,18 +27,18 @@ from tests.mistakes import Mistake
 def right_answer(case: Case, right: Truth, subject: str) -> Answer:
     """What a framework would answer that trains as the plan says."""
     question = case.question
-    program = tuple(as_collective(question.mesh, one) for one in dues(case))
+    program = tuple(as_collective(question.mesh, one) for one in contract_terms(case))
     if question.mode == "plan":
         return Answer(question.id, subject, Done(), tuple(_planned(case, right)), program)
-    known = recipes.values(question) | {
-        f"grad/{name}": slope for name, slope in recipes.gradients(question).items()
+    known = recipes.forward_values(question) | {
+        f"grad/{name}": slope for name, slope in recipes.full_gradients(question).items()
     }
     seen = []
     for name in question.check:
         base = name.removeprefix("plain/")
         if base.startswith("new/"):
             parameter = base.removeprefix("new/")
-            value = known[parameter] - RATE * known[f"grad/{parameter}"]
+            value = known[parameter] - LEARNING_RATE * known[f"grad/{parameter}"]
         else:
             value = known[base]
         seen.append(_observed(name, np.asarray(value), question.mesh, right))
@@ -50,7 +50,7 @@ def _planned(case: Case, right: Truth) -> Iterator[Observed]:
     mesh = case.question.mesh
     for name, typed in right.typed.items():
         layout = right.layouts.get(name) or Layout(((),) * len(typed.shape))
-        local = largest(mesh, layout, typed.shape)
+        local = largest_shard(mesh, layout, typed.shape)
         yield Observed(name, typed.dtype, typed.shape, layout, local=local)
 
 
@@ -61,8 +61,8 @@ def _observed(name: str, value: NDArray[Any], mesh: Mesh, right: Truth) -> Obser
     layout = right.layouts.get(name) or Layout(((),) * value.ndim)
     return Observed(
         name, value.dtype.name, value.shape, layout,
-        tuple(map(pack, cut(mesh, layout, value))),
-        tuple(map(offset, ranges(mesh, layout, value.shape))), whole,
+        tuple(map(pack, cut_shards(mesh, layout, value))),
+        tuple(map(offset, index_ranges(mesh, layout, value.shape))), whole,
     )  # fmt: skip
 
 
@@ -74,16 +74,16 @@ def mistakes(case: Case, answer: Answer) -> Iterator[Mistake]:
         if name.startswith("grad/") and case.question.mode == "real":
             yield from _of_gradient(answer, answer[name], size, mesh)
     for seen in answer.seen:
-        if not isinstance(seen.layout, Layout) or not normal(mesh, seen.layout).dims[:1]:
+        if not isinstance(seen.layout, Layout) or not canonical(mesh, seen.layout).dims[:1]:
             continue
         other = Layout(tuple(reversed(seen.layout.dims)))
-        if normal(mesh, other) != normal(mesh, seen.layout) and "/" not in seen.name:
+        if canonical(mesh, other) != canonical(mesh, seen.layout) and "/" not in seen.name:
             wrong = _with(answer, msgspec.structs.replace(seen, layout=other))
             yield Mistake(f"wrong split dim of {seen.name}", frozenset({"layout"}), wrong)
     assert answer.program is not None
     for place, one in enumerate(answer.program):
         less = (*answer.program[:place], *answer.program[place + 1 :])
-        spare = [due for due in dues(case) if due.term.spare]
+        spare = [due for due in contract_terms(case) if due.term.spare]
         if not any(as_collective(mesh, due) == one for due in spare):
             wrong = msgspec.structs.replace(answer, program=less)
             yield Mistake(f"no {one.kind} in {one.pass_}", frozenset({"collectives"}), wrong)
@@ -98,7 +98,7 @@ def _of_gradient(answer: Answer, seen: Observed, size: int, mesh: Mesh) -> Itera
     assert isinstance(layout, Layout)
     value = unpack(seen.full[0])
     for name, other in (("doubled", value * 2), ("averaged once more", value / size)):
-        parts = tuple(map(pack, cut(mesh, layout, other)))
+        parts = tuple(map(pack, cut_shards(mesh, layout, other)))
         wrong = msgspec.structs.replace(seen, full=(pack(other),), shards=parts)
         yield Mistake(f"{seen.name} {name}", frozenset({"gradients"}), _with(answer, wrong))
     shards = seen.shards or ()

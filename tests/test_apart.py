@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from adapters.answer import Done
-from adapters.reference.values import Undefined, evaluate
+from adapters.reference.evaluate import UndefinedValue, evaluate
 from cases.arrays import numpy_dtype, pack, unpack
 from cases.errors import BadInput, Where
 from cases.load import read_case
@@ -18,7 +18,7 @@ from cases.model import Case, Input, Layout, Param, Question, Step, Tolerance, m
 from cases.ops import OPS
 from suites.judge import judge
 from suites.truth import truth
-from suites.values import difference, part, show
+from suites.array_difference import difference, tolerance_of_shard, format_array
 from tests.jax_client import JIT, Client
 from tests.mistakes import right_answer
 from tests.torch_worker import Live
@@ -151,11 +151,11 @@ def test_whole_numbers_divided_by_0_have_no_value() -> None:
     for step in ("floor_divide(x, z)", "remainder(1, z)", "left_shift(x, more)"):
         whole = {"dtype": "int64"}
         case = _case(f"y = {step}", x=whole, z=whole, more=whole | {"values": 64})
-        with pytest.raises(Undefined, match=r"divided by 0|shifts by 0 to 63 places"):
+        with pytest.raises(UndefinedValue, match=r"divided by 0|shifts by 0 to 63 places"):
             evaluate(case.question)
     with pytest.raises(BadInput, match="shifts by 0 to 63 places"):
         _case("y = right_shift(x, -1)", x={"dtype": "int64"})
-    with pytest.raises(Undefined, match="numbers that uint8 holds"):
+    with pytest.raises(UndefinedValue, match="numbers that uint8 holds"):
         evaluate(_case("y = astype(x, dtype='uint8')", x={"values": [1, 2, 300, 4]}).question)
 
 
@@ -208,7 +208,7 @@ def test_free_elements_do_not_count_and_others_do() -> None:
     one, other, third = (pack(np.array(x)) for x in ([1, 2, 3, 4], [9, 2, 3, 4], [9, 2, 3, 5]))
     assert difference(one, other, allowed) is None
     assert "1 of 4 elements differ, first at [3]" in (difference(one, third, allowed) or "")
-    low, high = part(allowed, ((0, 2),)), part(allowed, ((2, 4),))
+    low, high = tolerance_of_shard(allowed, ((0, 2),)), tolerance_of_shard(allowed, ((2, 4),))
     assert difference(pack(np.array([1, 2])), pack(np.array([9, 2])), low) is None
     assert difference(pack(np.array([3, 4])), pack(np.array([9, 4])), high) is not None
 
@@ -217,7 +217,7 @@ def test_a_narrower_result_on_the_way_widens_what_is_allowed() -> None:
     """What is rounded to float32 and widened again is as far off as float32 is."""
     case = _case("g = exp(x)", "y = astype(g, dtype='float64')", x={"values": [1, 2, 3, 4]})
     assert truth(case).allowed["y"].rtol > 2.0**-20
-    assert show(truth(case).values["y"])
+    assert format_array(truth(case).values["y"])
 
 
 def test_a_result_of_another_shape_is_wrong_and_no_more_is_said() -> None:

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from adapters.record import load
-from adapters.values import path_beside
+from adapters.array_store import path_beside
 from cases.errors import BadInput
-from tests.test_host import question
+from tests.test_worker_client import question
 from tests.test_record import answered, kept
 
 

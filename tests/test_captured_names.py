@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from adapters.jax_xla import lines as jax_lines
-from adapters.jax_xla.attempt import Stopped
+from adapters.jax_xla.attempt import AnswerEnded
 from adapters.torch_dtensor import ops as torch_lines
 from cases.catalogue.operators import ONE, arguments, operands, tensors
 from cases.catalogue.samples import SAMPLES
 from cases.model import Layout, Question, Step
 from cases.ops import OPS
-from cases.program import shapes
+from cases.program import infer_types
 
 # Releases whose spellings differ: the oldest, and the newest.
 RELEASES = ("0.4.26", jax_lines.NEWEST)
@@ -31,7 +31,7 @@ Line = Callable[[Question, Step, str], str]
 
 
 def _torch(question: Question, step: Step, mesh: str) -> str:
-    return torch_lines.step_source(step, ONE, mesh, lambda: shapes(question))
+    return torch_lines.step_source(step, ONE, mesh, lambda: infer_types(question))
 
 
 def _jax(release: str, explicit: bool) -> Line:
@@ -73,7 +73,7 @@ def _asked() -> Iterator[tuple[Question, Step]]:
 
 
 def _placed(question: Question, step: Step) -> Step:
-    ndim = len(shapes(question)["r"].shape)
+    ndim = len(infer_types(question)["r"].shape)
     return Step(step.result, step.op, step.args, step.params, Layout(((),) * ndim))
 
 
@@ -131,7 +131,7 @@ def _plain(framework: str) -> Iterator[tuple[Question, Step, Counter[str], set[s
         asked = _renamed(question, step, named)
         try:
             text = line(*asked, MESH)
-        except (Stopped, torch_lines.Unsayable):
+        except (AnswerEnded, torch_lines.Unsayable):
             continue  # what a release or a framework has no form for
         form = re.sub(r"\b\d+\b", "", text)
         if form not in seen:

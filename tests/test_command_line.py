@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from adapters.registry import subjects
-from suites.summary import by_subject
+from suites.summary import worst_by_subject
 from suites.verdict import Verdict
 from tests.runs import ROOT, run
 
@@ -141,7 +141,7 @@ def test_the_summary_counts_every_verdict(tmp_path: Path) -> None:
     ran = run(tmp_path, "suites/test_lesson.py", TORCH, JAX)
     lines = ran.out.splitlines()
     head = next(at for at, line in enumerate(lines) if line.startswith("subject "))
-    worst = by_subject(msgspec.convert(ran.verdicts, list[Verdict]))
+    worst = worst_by_subject(msgspec.convert(ran.verdicts, list[Verdict]))
     for subject in subjects():
         (row,) = (line for line in lines[head:] if line.startswith(f"{subject} "))
         counts = Counter(worst[subject].values())

@@ -13,24 +13,24 @@ from cases.arrays import pack, unpack
 from cases.catalogue.training import case, cases
 from cases.ledger import PLANS
 from cases.model import Case, Mesh, mesh
-from cases.plan import planned
+from cases.dry_run import as_dry_run
 from cases.recipes import MODELS, RECIPES
-from cases.recipes.contracts import CONTRACTS, Due, Term, due
-from suites.collectives import MERGES, REDUCES, SEQUENCE, Lowering
-from suites.contracts import GROUPED, collectives, explain
-from suites.judge import look
+from cases.recipes.contracts import CONTRACTS, ExpectedCollectives, ContractTerm, expected_collectives
+from suites.collectives import MERGED_AXES, ALL_REDUCE_FOR_REDUCE_SCATTER, ONE_AXIS_AT_A_TIME, Lowering
+from suites.contracts import OTHER_GROUPING, check_contract, explain_pass
+from suites.judge import context_of_answer
 from suites.observation import WrongLayout
 from suites.truth import truth
-from suites.wording import verdict_of
+from suites.wording import make_verdict
 from tests import recipe_mistakes
 from tests.judging import findings
 
 TWO = mesh({"a": 2, "b": 4})
 
 
-def wanted(kind: str, axes: str, bytes_: int, count: int = 1, spare: bool = False) -> Due:
+def wanted(kind: str, axes: str, bytes_: int, count: int = 1, spare: bool = False) -> ExpectedCollectives:
     """Something due forward; ``axes`` one letter each."""
-    return Due(Term("forward", kind, tuple(axes), "", "", "", spare), count, bytes_)
+    return ExpectedCollectives(ContractTerm("forward", kind, tuple(axes), "", "", "", spare), count, bytes_)
 
 
 def fired(kind: str, axes: str, bytes_: int, on: Mesh = TWO) -> Collective:
@@ -48,7 +48,7 @@ def fired(kind: str, axes: str, bytes_: int, on: Mesh = TWO) -> Collective:
         (
             [fired("all-gather", "a", 24), fired("all-gather", "a", 40)],
             [wanted("all-gather", "a", 64)],
-            (GROUPED,),
+            (OTHER_GROUPING,),
         ),
         (
             [fired("all-gather", "a", 64)],
@@ -60,33 +60,33 @@ def fired(kind: str, axes: str, bytes_: int, on: Mesh = TWO) -> Collective:
             [wanted("all-gather", "a", 64), wanted("all-gather", "a", 64, spare=True)],
             (),
         ),
-        ([fired("all-reduce", "a", 64)], [wanted("reduce-scatter", "a", 64)], (REDUCES,)),
+        ([fired("all-reduce", "a", 64)], [wanted("reduce-scatter", "a", 64)], (ALL_REDUCE_FOR_REDUCE_SCATTER,)),
         # First over the replicas, of shards; or first of all, of whole gradients.
         (
             [fired("all-reduce", "ab", 64)],
             [wanted("reduce-scatter", "b", 64), wanted("all-reduce", "a", 16)],
-            (REDUCES, MERGES, GROUPED),
+            (ALL_REDUCE_FOR_REDUCE_SCATTER, MERGED_AXES, OTHER_GROUPING),
         ),
         (
             [fired("all-reduce", "ab", 64)],
             [wanted("reduce-scatter", "b", 64), wanted("all-reduce", "a", 64)],
-            (REDUCES, MERGES, GROUPED),
+            (ALL_REDUCE_FOR_REDUCE_SCATTER, MERGED_AXES, OTHER_GROUPING),
         ),
         (
             [fired("all-reduce", "a", 8), fired("all-reduce", "b", 8)],
             [wanted("all-reduce", "ab", 8)],
-            (SEQUENCE, GROUPED),
+            (ONE_AXIS_AT_A_TIME, OTHER_GROUPING),
         ),
         # An axis of size 1 has nobody to talk to.
         ([fired("all-reduce", "c", 8, mesh({"c": 1}))], [], ()),
     ],
 )
 def test_what_is_due_in_other_words_is_named(
-    counted: list[Collective], due_: list[Due], rules: tuple[Lowering, ...]
+    counted: list[Collective], due_: list[ExpectedCollectives], rules: tuple[Lowering, ...]
 ) -> None:
     """Each rewriting by its rule, and no more rules than it took."""
     on = mesh({"c": 1}) if counted[0].axes == ("c",) else TWO
-    found = explain(on, counted, due_)
+    found = explain_pass(on, counted, due_)
     assert (found.plan, found.rules) == (None, rules)
 
 
@@ -120,10 +120,10 @@ def test_what_is_due_in_other_words_is_named(
     ],
 )
 def test_what_no_rule_accounts_for_is_another_plan(
-    counted: list[Collective], due_: list[Due], plan: str
+    counted: list[Collective], due_: list[ExpectedCollectives], plan: str
 ) -> None:
     """Missing, extra, over the wrong axis, of other bytes: by the kinds that the ledger knows."""
-    assert explain(TWO, counted, due_).plan == plan
+    assert explain_pass(TWO, counted, due_).plan == plan
     assert plan in PLANS
 
 
@@ -137,10 +137,10 @@ def test_the_message_says_what_is_missing_and_extra_where() -> None:
         Collective("all-to-all", ("fsdp",), 4, 99, "backward"),
     )
     answer = Answer(trained.id, "torch", Done(), (), program)
-    forward, backward, update = collectives(look(trained, answer, truth(trained), {}))
+    forward, backward, update = check_contract(context_of_answer(trained, answer, truth(trained), {}))
     assert (forward.outcome, update.outcome) == ("agree", "agree")
     assert (backward.outcome, backward.severity) == ("divergence", "wrong")
-    assert verdict_of(backward, trained, "torch").why == (
+    assert make_verdict(backward, trained, "torch").why == (
         "lacking: reduce-scatter(fsdp) of 6,272 B;"
         " not in the parallel plan: all-to-all(fsdp) of 99 B;"
         " 1.97 times fewer bytes than the parallel plan"
@@ -152,7 +152,7 @@ def test_the_formulas_are_those_of_the_papers() -> None:
     sizes = {"batch": 8, "seq": 8192, "dim": 4096, "heads": 32, "kv": 8, "head": 128,
              "hidden": 14336}  # fmt: skip
     on = mesh({"fsdp": 8, "tp": 8})
-    found = due(RECIPES["block-fsdp-tp"], sizes, on, 2)
+    found = expected_collectives(RECIPES["block-fsdp-tp"], sizes, on, 2)
     # A sequence of 8192 places of 4096 numbers of 2 bytes is 64 MiB; a device has an eighth.
     mib = 2**20
     # Eighths of 4096 x (4096 + 2 x 1024 + 4096 + 3 x 14336) numbers, and two norms.
@@ -181,13 +181,13 @@ def test_every_recipe_has_a_contract_with_a_source() -> None:
         for one in own:
             assert one.question.recipe is not None
             sizes = {**MODELS[RECIPES[name].model].sizes, **one.question.recipe.sizes}
-            assert due(RECIPES[name], sizes, one.question.mesh, 8)
+            assert expected_collectives(RECIPES[name], sizes, one.question.mesh, 8)
 
 
 def test_a_formula_that_gives_no_whole_number_is_refused() -> None:
     """Rather than rounded: half a byte is a mistake in the formula or in the sizes."""
     with pytest.raises(ValueError, match=r"is 42\.\d+"):
-        due(RECIPES["mlp-tp"], {"batch": 1, "dim": 1, "hidden": 4}, mesh({"tp": 2}), 42.5)  # type: ignore[arg-type]
+        expected_collectives(RECIPES["mlp-tp"], {"batch": 1, "dim": 1, "hidden": 4}, mesh({"tp": 2}), 42.5)  # type: ignore[arg-type]
 
 
 def test_a_layout_for_the_wrong_dim_is_told() -> None:
@@ -203,7 +203,7 @@ def test_a_layout_for_the_wrong_dim_is_told() -> None:
     (bad,) = (f for f in found if f.bad)
     assert bad.step == "up.weight"
     assert isinstance(bad.observation, WrongLayout)
-    told = verdict_of(bad, trained, "torch")
+    told = make_verdict(bad, trained, "torch")
     assert "S(0)" in told.wanted
     assert "P('tp'" in told.wanted
     assert "S(1)" in told.got
@@ -282,7 +282,7 @@ def test_a_parameter_that_no_plan_took_up_is_not_as_planned() -> None:
 
 def test_a_planned_step_is_held_to_shapes_and_types() -> None:
     """Without data, dtype and local shape are what there is."""
-    planned_ = planned(case(RECIPES["mlp-tp"], (2,), {}))
+    planned_ = as_dry_run(case(RECIPES["mlp-tp"], (2,), {}))
     assert judged(planned_, lambda seen: seen) == set()
     found = judged(planned_, lambda seen: msgspec.structs.replace(seen, dtype="int8"))
     assert ("up.weight", "global") in found
@@ -298,5 +298,5 @@ def test_a_loop_is_not_counted() -> None:
     answer = recipe_mistakes.right_answer(trained, truth(trained), "jax/jit")
     looped = tuple(msgspec.structs.replace(one, in_loop=True) for one in answer.program or ())
     looped_answer = msgspec.structs.replace(answer, program=looped)
-    found = collectives(look(trained, looped_answer, truth(trained), {}))
+    found = check_contract(context_of_answer(trained, looped_answer, truth(trained), {}))
     assert [one.outcome for one in found] == ["not comparable", "not comparable", "agree"]

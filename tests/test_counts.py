@@ -7,31 +7,31 @@ from typing import get_args
 
 import pytest
 
-from adapters.answer import Collective, Kind, received
-from adapters.reference.implied import implied
-from adapters.reference.plan import as_collectives, execute
-from adapters.reference.values import cut
+from adapters.answer import Collective, CollectiveKind, received_bytes
+from adapters.reference.implied_plan import implied_plan
+from adapters.reference.redistribution_plan import as_collectives, execute_plan
+from adapters.reference.evaluate import cut_shards
 from cases.arrays import unpack
-from cases.catalogue.build import tensor
+from cases.catalogue.build import make_input
 from cases.model import mesh
 from cases.notation import from_placements
 from suites import effects
 from suites.collectives import (
-    GATHERS,
-    MERGES,
-    REDUCES,
-    SEQUENCE,
-    Explained,
-    Measure,
-    explain,
-    held,
+    GATHER_FOR_ALL_TO_ALL,
+    MERGED_AXES,
+    ALL_REDUCE_FOR_REDUCE_SCATTER,
+    ONE_AXIS_AT_A_TIME,
+    LoweringResult,
+    ImpliedCollectives,
+    explain_by_lowerings,
+    compare_collectives,
     plan_kind,
 )  # fmt: skip
-from suites.observation import PlanKind
+from suites.observation import RedistributionPlanKind
 
 TWO = mesh({"a": 2, "b": 2})
 ONE = mesh({"x": 4})
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, CollectiveKind] = {
     "AG": "all-gather", "AR": "all-reduce", "RS": "reduce-scatter", "AA": "all-to-all",
     "CP": "collective-permute",
 }  # fmt: skip
@@ -48,41 +48,41 @@ def fired(text: str) -> tuple[Collective, ...]:
 @pytest.mark.parametrize(
     ("subject", "counted", "wanted", "explained"),
     [
-        ("torch", "AGa", "AGa", Explained()),
-        ("torch", "AGa AGb", "AGb AGa", Explained()),
-        ("torch", "AGa", "AAa", Explained(rules=(GATHERS,))),
-        ("torch", "AGa AGb", "AAa AGb", Explained(rules=(GATHERS,))),
-        ("torch", "AGa AGa", "AAa", Explained(plan="gathers")),
-        ("torch", "AGa AGa", "AGa", Explained(plan="more")),
-        ("torch", "AGa ARa", "AGa", Explained(plan="more")),
-        ("torch", "AGb", "AAa", Explained(plan="gathers")),
-        ("torch", "ARa", "RSa", Explained(plan="reduces")),
-        ("jax/jit", "ARa", "RSa", Explained(rules=(REDUCES,))),
-        ("jax/jit", "ARa ARb", "RSa RSb", Explained(rules=(REDUCES,))),
-        ("jax/jit", "ARab", "ARa ARb", Explained(rules=(MERGES,))),
-        ("jax/jit", "ARab", "RSa ARb", Explained(rules=(REDUCES, MERGES))),
-        ("jax/jit", "AGa", "AAa", Explained(plan="gathers")),
-        ("jax/jit", "CPab", "AGb", Explained(plan="permutes")),
-        ("jax/jit", "AAab", "AGb AAa", Explained(plan="exchanges")),
-        ("jax/jit", "", "AGa", Explained(plan="fires nothing")),
-        ("jax/jit", "AGa", "", Explained(plan="fires where nothing is implied")),
-        ("jax/jit", "AGa", "AGa AGb", Explained(plan="fewer")),
-        ("jax/jit", "ARa AGb", "RSa AAb", Explained(plan="gathers, exchanges and reduces")),
-        ("jax/jit", "AA", "AAa", Explained(plan="over groups that are no axes")),
+        ("torch", "AGa", "AGa", LoweringResult()),
+        ("torch", "AGa AGb", "AGb AGa", LoweringResult()),
+        ("torch", "AGa", "AAa", LoweringResult(rules=(GATHER_FOR_ALL_TO_ALL,))),
+        ("torch", "AGa AGb", "AAa AGb", LoweringResult(rules=(GATHER_FOR_ALL_TO_ALL,))),
+        ("torch", "AGa AGa", "AAa", LoweringResult(plan="gathers")),
+        ("torch", "AGa AGa", "AGa", LoweringResult(plan="more")),
+        ("torch", "AGa ARa", "AGa", LoweringResult(plan="more")),
+        ("torch", "AGb", "AAa", LoweringResult(plan="gathers")),
+        ("torch", "ARa", "RSa", LoweringResult(plan="reduces")),
+        ("jax/jit", "ARa", "RSa", LoweringResult(rules=(ALL_REDUCE_FOR_REDUCE_SCATTER,))),
+        ("jax/jit", "ARa ARb", "RSa RSb", LoweringResult(rules=(ALL_REDUCE_FOR_REDUCE_SCATTER,))),
+        ("jax/jit", "ARab", "ARa ARb", LoweringResult(rules=(MERGED_AXES,))),
+        ("jax/jit", "ARab", "RSa ARb", LoweringResult(rules=(ALL_REDUCE_FOR_REDUCE_SCATTER, MERGED_AXES))),
+        ("jax/jit", "AGa", "AAa", LoweringResult(plan="gathers")),
+        ("jax/jit", "CPab", "AGb", LoweringResult(plan="permutes")),
+        ("jax/jit", "AAab", "AGb AAa", LoweringResult(plan="exchanges")),
+        ("jax/jit", "", "AGa", LoweringResult(plan="fires nothing")),
+        ("jax/jit", "AGa", "", LoweringResult(plan="fires where nothing is implied")),
+        ("jax/jit", "AGa", "AGa AGb", LoweringResult(plan="fewer")),
+        ("jax/jit", "ARa AGb", "RSa AAb", LoweringResult(plan="gathers, exchanges and reduces")),
+        ("jax/jit", "AA", "AAa", LoweringResult(plan="over groups that are no axes")),
     ],
 )
 def test_counts_are_explained_or_named(
-    subject: str, counted: str, wanted: str, explained: Explained
+    subject: str, counted: str, wanted: str, explained: LoweringResult
 ) -> None:
     """Each as a person would say it who sees both lists."""
-    assert explain(TWO, subject, fired(counted), fired(wanted)) == explained
+    assert explain_by_lowerings(TWO, subject, fired(counted), fired(wanted)) == explained
 
 
 def test_a_rule_never_hides_a_collective() -> None:
     """Whatever is fired beside what a rule explains makes it another plan."""
     for extra in KINDS:
         counted, wanted = fired(f"AGa {extra}b"), fired("AAa")
-        assert explain(TWO, "torch", counted, wanted).plan
+        assert explain_by_lowerings(TWO, "torch", counted, wanted).plan
 
 
 def test_every_plan_has_a_name_that_the_ledger_knows() -> None:
@@ -90,15 +90,15 @@ def test_every_plan_has_a_name_that_the_ledger_knows() -> None:
     words = [kind + axes for kind in KINDS for axes in ("a", "b", "ab", "")]
     lists = ["", *words, *(" ".join(pair) for pair in itertools.combinations(words[:8], 2))]
     for counted, wanted in itertools.product(lists, lists):
-        assert plan_kind(TWO, fired(counted), fired(wanted)) in get_args(PlanKind)
+        assert plan_kind(TWO, fired(counted), fired(wanted)) in get_args(RedistributionPlanKind)
 
 
 def test_one_axis_after_another_is_said() -> None:
     """Equal to what is implied, where the cheapest plan has one collective over both axes."""
-    both = Measure(fired("AGb AGa"), fired("AGab"))
-    found = held(TWO, "torch", "y", fired("AGb AGa"), both)
-    assert (found.severity, found.why) == (None, f"{SEQUENCE.name}: {SEQUENCE.why}")
-    assert held(TWO, "torch", "y", fired("AGb AGa"), Measure(fired("AGb AGa"))).why == ""
+    both = ImpliedCollectives(fired("AGb AGa"), fired("AGab"))
+    found = compare_collectives(TWO, "torch", "y", fired("AGb AGa"), both)
+    assert (found.severity, found.why) == (None, f"{ONE_AXIS_AT_A_TIME.name}: {ONE_AXIS_AT_A_TIME.why}")
+    assert compare_collectives(TWO, "torch", "y", fired("AGb AGa"), ImpliedCollectives(fired("AGb AGa"))).why == ""
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_another_plan_is_costly_if_it_moves_more_bytes(
     counted: str, wanted: str, severity: str | None
 ) -> None:
     """And free if it does not."""
-    found = held(TWO, "jax/jit", "y", fired(counted), Measure(fired(wanted)))
+    found = compare_collectives(TWO, "jax/jit", "y", fired(counted), ImpliedCollectives(fired(wanted)))
     assert found.severity == severity
     assert found.outcome == ("divergence" if severity == "costly" else "agree")
 
@@ -123,8 +123,8 @@ def test_another_plan_is_costly_if_it_moves_more_bytes(
 def test_axes_of_size_one_do_not_count() -> None:
     """A collective over them is no collective."""
     flat = mesh({"a": 1, "b": 4})
-    assert explain(flat, "torch", fired("AGa"), ()) == Explained()
-    assert explain(flat, "torch", fired("AGab"), fired("AGb")) == Explained()
+    assert explain_by_lowerings(flat, "torch", fired("AGa"), ()) == LoweringResult()
+    assert explain_by_lowerings(flat, "torch", fired("AGab"), fired("AGb")) == LoweringResult()
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_axes_of_size_one_do_not_count() -> None:
 )
 def test_bytes_received_follow_from_kind_and_group(kind: str, wanted: int) -> None:
     """64 bytes in the local operand, 4 devices in the group."""
-    assert received(Collective(KINDS[kind], ("x",), 4, 64)) == wanted
+    assert received_bytes(Collective(KINDS[kind], ("x",), 4, 64)) == wanted
 
 
 @pytest.mark.parametrize(
@@ -142,26 +142,26 @@ def test_bytes_received_follow_from_kind_and_group(kind: str, wanted: int) -> No
 def test_the_drill(source: str, target: str) -> None:
     """Shards before and after name an effect that fits what fired, and nothing less."""
     before, after = (from_placements([text], ONE, 2) for text in (source, target))
-    given = tensor("x", ONE, before, (8, 8))
+    given = make_input("x", ONE, before, (8, 8))
     if given.per_device is not None:
         shards = [unpack(one) for one in given.per_device]
     else:
         assert given.value is not None
-        shards = cut(ONE, before, unpack(given.value))
-    plan = implied(ONE, before, after, (8, 8))
-    effect = effects.name(ONE, shards, execute(ONE, plan, shards, (8, 8)))
+        shards = cut_shards(ONE, before, unpack(given.value))
+    plan = implied_plan(ONE, before, after, (8, 8))
+    effect = effects.effect_of(ONE, shards, execute_plan(ONE, plan, shards, (8, 8)))
     assert effect is not None
     counted = as_collectives(ONE, plan, (8, 8), 4)
-    assert effects.fits(effect, counted) == ""
-    assert bool(effects.fits(effect, ())) == bool(counted)
+    assert effects.explain_misfit(effect, counted) == ""
+    assert bool(effects.explain_misfit(effect, ())) == bool(counted)
 
 
 def test_an_effect_is_not_named_where_elements_repeat() -> None:
     """Zeros cannot be told from zeros."""
-    given = tensor("x", ONE, from_placements(["R"], ONE, 1), (4,), "bool")
+    given = make_input("x", ONE, from_placements(["R"], ONE, 1), (4,), "bool")
     assert given.value is not None
     shards = [unpack(given.value)] * 4
-    assert effects.name(ONE, shards, shards) is None
+    assert effects.effect_of(ONE, shards, shards) is None
 
 
 @pytest.mark.parametrize(
@@ -180,4 +180,4 @@ def test_an_effect_is_not_named_where_elements_repeat() -> None:
 )
 def test_an_effect_fits_its_kind_and_axes(effect: effects.Effect, counted: str, fit: bool) -> None:
     """What moved needs a collective that moves, over axes that reach."""
-    assert (effects.fits(effect, fired(counted)) == "") == fit
+    assert (effects.explain_misfit(effect, fired(counted)) == "") == fit

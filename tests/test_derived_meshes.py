@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from adapters.reference.meshes import observe
-from adapters.reference.values import evaluate
+from adapters.reference.evaluate import evaluate
 from cases.arrays import unpack
 from cases.catalogue import parallel_dims
 from cases.catalogue.parallel_dims import Degrees
-from cases.grids import derived, equal, grid, homes
+from cases.mesh_derivation import derive_all, are_equal, as_derived, meshes_of_tensors
 from cases.load import load
-from cases.model import REST, Case, Layout, Mesh, MeshStep, mesh
+from cases.model import STACKED_AXIS, Case, Layout, Mesh, MeshStep, mesh
 
 
 def _case(tmp_path: Path, *lines: str, on: str = "{ x = 4 }") -> Case:
@@ -45,7 +45,7 @@ mesh_steps = [
 def test_derived_meshes_index_every_position(tmp_path: Path) -> None:
     """Slices pick axes, flattens join them row-major, unflattens split, concatenates add."""
     case = _case(tmp_path, MESH_STEPS, on="{ p = 2, q = 2, r = 3 }")
-    made = derived(case.question.mesh, case.question.mesh_steps)
+    made = derive_all(case.question.mesh, case.question.mesh_steps)
     assert {name: grid.mesh.axes for name, grid in made.items()} == {
         "qr": (("qr", 6),),
         "s": (("r", 3), ("p", 2)),
@@ -120,7 +120,7 @@ def test_a_mesh_may_itself_be_derived(tmp_path: Path) -> None:
     case = _case(tmp_path, f"mesh_steps = {steps}", on="{ a = 2, b = 2 }")
     (step,) = case.question.mesh_steps
     assert step.params == {"axes": {"a": 2, "b": 2}, "from": {"w": 4}}
-    assert derived(case.question.mesh, (step,))["m"].mesh.axes == case.question.mesh.axes
+    assert derive_all(case.question.mesh, (step,))["m"].mesh.axes == case.question.mesh.axes
 
 
 def test_a_mesh_derives_from_an_earlier_one(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ mesh_steps = [
 ]
 """
     case = _case(tmp_path, steps, on="{ w = 8 }")
-    made = derived(case.question.mesh, case.question.mesh_steps)
+    made = derive_all(case.question.mesh, case.question.mesh_steps)
     assert [made["x"].seen(p) for p in (0, 5)] == [(0, 4), (1, 5)]
     assert [made["y"].seen(p) for p in (0, 5)] == [(0, 2, 4, 6), (1, 3, 5, 7)]
     assert made["z"].seen(0) == (0, 2, 4, 6, 1, 3, 5, 7)
@@ -153,18 +153,18 @@ def test_axes_of_two_views_are_one_mesh_where_they_are_apart() -> None:
         MeshStep("ad", "mesh_concatenate", ("a", "d")),
         MeshStep("bd", "mesh_concatenate", ("b", "d")),
     )
-    made = derived(mesh({"w": 8}), steps)
+    made = derive_all(mesh({"w": 8}), steps)
     assert [made["ad"].seen(p) for p in (0, 7)] == [(0, 1, 4, 5), (2, 3, 6, 7)]
     assert "bd" not in made
 
 
 def test_every_group_is_a_part_of_the_world_whatever_its_strides() -> None:
     """By brute force: along an axis of a view, devices differ in its index and in no other."""
-    for degrees in parallel_dims.every(8):
+    for degrees in parallel_dims.all_degrees(8):
         for axes in degrees.views().values():
             whole = np.arange(8).reshape(tuple(axes.values()))
             step = MeshStep("v", "mesh_unflatten", ("w",), {"axes": dict(axes)})
-            (view,) = derived(mesh({"w": 8}), (step,)).values()
+            (view,) = derive_all(mesh({"w": 8}), (step,)).values()
             for at, place in np.ndenumerate(whole):
                 assert view.coordinate(int(place)) == at
                 for dim, lines in enumerate(view.axes.values()):
@@ -181,13 +181,13 @@ def test_meshes_are_one_by_names_and_devices_alone() -> None:
         MeshStep("t", "mesh_slice", ("b", "a")),
         MeshStep("n", "mesh_unflatten", ("b",), {"axes": {"c": 2}}),
     )
-    made = derived(of, steps)
+    made = derive_all(of, steps)
 
     def same(one: str, other: str) -> bool:
-        return equal(MeshStep("e", "mesh_equal", (one, other)), made)
+        return are_equal(MeshStep("e", "mesh_equal", (one, other)), made)
 
     assert same("s", "j")
-    assert made["s"] == grid(of)
+    assert made["s"] == as_derived(of)
     assert not any(same(*pair) for pair in itertools.combinations(("s", "t", "n"), 2))
 
 
@@ -200,9 +200,9 @@ def test_what_lies_on_a_slice_lies_on_all_slices_side_by_side(tmp_path: Path) ->
         'program = ["y = redistribute(x, a=R)", "z = redistribute(x, view=\'t\', b=S(0))"]',
         on="{ a = 2, b = 2 }",
     )
-    on = homes(case.question)
-    assert on["x"] == on["y"] == Mesh(((REST, 2), ("a", 2)), (0, 2, 1, 3))
-    assert on["z"] == Mesh(((REST, 2), ("b", 2)), (0, 1, 2, 3))
+    on = meshes_of_tensors(case.question)
+    assert on["x"] == on["y"] == Mesh(((STACKED_AXIS, 2), ("a", 2)), (0, 2, 1, 3))
+    assert on["z"] == Mesh(((STACKED_AXIS, 2), ("b", 2)), (0, 1, 2, 3))
     assert [step.to for step in case.question.steps] == [Layout(((),)), Layout((("b",),))]
 
 
@@ -227,7 +227,7 @@ def test_a_step_that_is_to_be_refused_makes_nothing(tmp_path: Path) -> None:
     assert case.expectation.refused == "m"
     assert case.question.check == ("n", "m")
     assert [step.result for step in case.question.mesh_steps] == ["n", "m"]
-    assert list(derived(case.question.mesh, case.question.mesh_steps)) == ["n"]
+    assert list(derive_all(case.question.mesh, case.question.mesh_steps)) == ["n"]
     assert [seen.name for seen in observe(case.question)] == ["n", "n/x"]
 
 
@@ -261,5 +261,5 @@ def test_the_covering_degrees_meet_as_all_degrees_do() -> None:
     def pairs(found: list[Degrees]) -> set[tuple[str, ...]]:
         return {pair for one in found for pair in itertools.combinations(one.name.split("."), 2)}
 
-    assert pairs(parallel_dims.covering(8)) == pairs(parallel_dims.every(8))
-    assert len(parallel_dims.covering(8)) < len(parallel_dims.every(8)) / 3
+    assert pairs(parallel_dims.covering_degrees(8)) == pairs(parallel_dims.all_degrees(8))
+    assert len(parallel_dims.covering_degrees(8)) < len(parallel_dims.all_degrees(8)) / 3

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from adapters.answer import Answer
-from adapters.reference.values import Value, cut, evaluate
+from adapters.reference.evaluate import Value, cut_shards, evaluate
 from cases.arrays import pack
 from cases.catalogue import FAMILIES, family
 from cases.model import Case, Layout
@@ -141,7 +141,7 @@ def test_a_wrong_choice_among_equals_is_noticed(op: str) -> None:
         for one in answer.seen:
             if one.name == last.result:
                 assert isinstance(one.layout, Layout)
-                shards = tuple(map(pack, cut(case.question.mesh, one.layout, wrong)))
+                shards = tuple(map(pack, cut_shards(case.question.mesh, one.layout, wrong)))
                 one = msgspec.structs.replace(one, full=(pack(wrong),), shards=shards)
             seen.append(one)
         answer = msgspec.structs.replace(answer, seen=tuple(seen))

@@ -114,10 +114,10 @@ def test_the_cause_of_writing_cases_loads(tmp_path: Path) -> None:
     assert found is not None
     (tmp_path / "own.toml").write_text(found[1])
     assert load_ledger(tmp_path / "own.toml", subjects())
-    coded = {*ledger.KEYS, *ledger.Named.__struct_fields__, *ledger.RELATIONS}
+    coded = {*ledger.KEYS, *ledger.CasePattern.__struct_fields__, *ledger.RELATIONS}
     assert {one for one in coded if f"`{one}`" not in section} == set()
     words = section.replace("\n", " ")
-    assert {one for one in (*ledger.OBSERVED, *ledger.PLANS) if one not in words} == set()
+    assert {one for one in (*ledger.OBSERVATIONS, *ledger.PLANS) if one not in words} == set()
 
 
 def test_the_aspects_and_severities_are_those_of_the_readme() -> None:
@@ -157,7 +157,7 @@ def test_every_option_is_in_the_readme() -> None:
     pytest_addoption(parser)  # type: ignore[arg-type]
     told = set(re.findall(r"`(--[a-z-]+)", README)) | set(re.findall(r", `(--[a-z-]+)", README))
     assert set(parser.names) <= told
-    others = {"--junitxml", "--lf", "--dist", "--cases", *matrix.options()._option_string_actions}
+    others = {"--junitxml", "--lf", "--dist", "--cases", *matrix.make_parser()._option_string_actions}
     assert told - set(parser.names) <= others
 
 

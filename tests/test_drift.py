@@ -19,15 +19,15 @@ from adapters.interface import Default
 from cases.arrays import Array, pack, unpack
 from cases.model import Foreign, Layout
 from reports import __main__ as command_line
-from reports.drift import page_html, page_markdown, shelf
-from reports.drift.case import stretches, told
-from reports.drift.changes import differences, hidden, hides
-from reports.drift.finding import Unknown, listed
-from reports.drift.findings import size
-from reports.drift.model import KINDS, Kind
-from reports.drift.pair import Pair
-from reports.drift.patterns import counts, fired, moved, skeleton
-from reports.drift.tables import spans
+from reports.drift import page_html, page_markdown, release_history
+from reports.drift.case_history import find_unchanged_releases, format_history
+from reports.drift.answer_changes import find_differences, find_uncountable_steps, find_hidden_kinds
+from reports.drift.finding_listing import UnknownId, list_finding
+from reports.drift.grouping import case_size
+from reports.drift.model import CHANGE_KINDS, ChangeKind
+from reports.drift.answer_pair import AnswerPair
+from reports.drift.patterns import collectives_pattern, format_collectives, layout_pattern, message_pattern
+from reports.drift.tables import format_releases
 from suites.sources import record_path
 from tests import planted as p
 from tests.runs import ROOT
@@ -50,7 +50,7 @@ def relaid(layout: Layout) -> Layout:
     return Layout(((),) * layout.ndim)
 
 
-PLANTS: dict[str, tuple[p.Edit, Kind, bool, str]] = {
+PLANTS: dict[str, tuple[p.Edit, ChangeKind, bool, str]] = {
     "value": (p.on(p.MOVE, p.seen("y", full=bumped, shards=bumped)), "value", True, "1.0"),
     "dtype": (p.on(p.MOVE, p.seen("y", dtype="float64")), "value", True, "float64[8, 8]"),
     "a shard alone": (p.on(p.MOVE, p.seen("y", shards=bumped)), "value", True, "device 0 (x=0): "),
@@ -158,7 +158,7 @@ OTHERWISE: dict[str, Any] = {
 @pytest.mark.parametrize("field", OTHERWISE)
 def test_no_field_of_an_answer_changes_unnoticed(field: str) -> None:
     """Another value of any field, and its absence where it may be absent, is told."""
-    (answer,) = p.kept("torch").kept(p.MOVE)
+    (answer,) = p.kept("torch").stored_answers(p.MOVE)
     if field in Answer.__struct_fields__:
         base = msgspec.structs.replace(answer, program=(), peak=3)
         edits = [p.replaced(**{field: OTHERWISE[field]})]
@@ -168,9 +168,9 @@ def test_no_field_of_an_answer_changes_unnoticed(field: str) -> None:
         if field in ("layout", "shards", "offsets", "collectives", "full_collectives"):
             edits.append(p.seen("y", **{field: None}))
     for edit in edits:
-        pair = Pair(p.cases()[p.MOVE], base, edit(base))
+        pair = AnswerPair(p.cases()[p.MOVE], base, edit(base))
         assert pair.older != pair.newer
-        assert differences(pair) or hidden(pair)
+        assert find_differences(pair) or find_uncountable_steps(pair)
 
 
 def test_every_field_of_an_answer_is_tried() -> None:
@@ -209,9 +209,9 @@ def test_cases_that_change_alike_are_one_finding(tmp_path: Path) -> None:
     assert len(counted) == 1
     (found,) = counted
     assert len(found.cases) > 5
-    smallest = min(found.cases, key=lambda id: (size(p.cases()[id]), id))
+    smallest = min(found.cases, key=lambda id: (case_size(p.cases()[id]), id))
     assert found.smallest.case == smallest
-    text = "\n".join(listed(found.id, [story], p.cases()))
+    text = "\n".join(list_finding(found.id, [story], p.cases()))
     assert all(f"  {id} at y" in text for id in found.cases)
 
 
@@ -230,7 +230,7 @@ def test_smaller_is_fewer_devices_then_steps_then_elements() -> None:
     elements = of(inputs=(big,))
     devices = of(mesh=fewer, steps=question.steps * 9, inputs=(big,))
     ordered = [devices, case, elements, steps]
-    assert sorted((steps, case, elements, devices), key=size) == ordered
+    assert sorted((steps, case, elements, devices), key=case_size) == ordered
 
 
 def test_what_differs_from_run_to_run_is_left_out_and_counted(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_what_cannot_be_counted_is_not_seen(tmp_path: Path) -> None:
     assert border.unseen == ((p.MOVE, "torch", "y"),)
     markdown, _ = p.pages(p.stories(tmp_path))
     assert "| torch 2.13.0 → 2.13.9 | 7 | 0 | 0 | 1 |" in markdown
-    assert "collectives of y, in one of the two" in "\n".join(told(tmp_path, p.cases()[p.MOVE]))
+    assert "collectives of y, in one of the two" in "\n".join(format_history(tmp_path, p.cases()[p.MOVE]))
 
 
 def test_what_a_release_hides_is_not_seen(tmp_path: Path) -> None:
@@ -267,9 +267,9 @@ def test_what_a_release_hides_is_not_seen(tmp_path: Path) -> None:
     assert f"torch 2.13.9, not seen: {sentence}" in html
     edit = p.on(p.MOVE, p.seen("y", collectives=lambda own: (*own, GATHER)))
     assert len(p.border(p.planted(tmp_path / "2", edit, unseen=(sentence,))).changes) == 1
-    assert hides((sentence,), (sentence,)) == frozenset()
-    assert hides((), ("all-gather, broadcast: as scatter",)) == {"all-gather", "broadcast"}
-    assert hides((), ("CommDebugMode counts less: no second counter checks ours",)) == frozenset()
+    assert find_hidden_kinds((sentence,), (sentence,)) == frozenset()
+    assert find_hidden_kinds((), ("all-gather, broadcast: as scatter",)) == {"all-gather", "broadcast"}
+    assert find_hidden_kinds((), ("CommDebugMode counts less: no second counter checks ours",)) == frozenset()
 
 
 def test_a_question_in_other_words_is_no_drift(tmp_path: Path) -> None:
@@ -327,7 +327,7 @@ def test_the_gravest_come_first(tmp_path: Path) -> None:
         PLANTS["rounding"][0](PLANTS["memory"][0](PLANTS["no refusal"][0](
             PLANTS["a gradient of a recipe"][0](answer)))))))  # fmt: skip
     kinds = [one.kind for one in story.findings]
-    assert kinds == sorted(kinds, key=KINDS.index)
+    assert kinds == sorted(kinds, key=CHANGE_KINDS.index)
     assert len(set(kinds)) == 5
     for page in p.pages([story]):
         places = [page.index(one.id) for one in story.findings]
@@ -348,25 +348,25 @@ def test_a_layout_changes_axis_by_axis() -> None:
     """Without dims and names of axes; what placements cannot say, in other words."""
     mesh = p.cases()[p.OP].question.mesh
     split, both = Layout((("a",), ())), Layout((("a", "b"), ()))
-    assert moved(mesh, split, both) == "R → S"
-    assert moved(mesh, split, Layout(((), ("a",)))) == "S → S of another dim"
-    assert moved(mesh, Layout(((), ()), (("a", "sum"), ("b", "max"))), split) == (
+    assert layout_pattern(mesh, split, both) == "R → S"
+    assert layout_pattern(mesh, split, Layout(((), ("a",)))) == "S → S of another dim"
+    assert layout_pattern(mesh, Layout(((), ()), (("a", "sum"), ("b", "max"))), split) == (
         "P(max) → R, P(sum) → S"
     )
-    assert moved(mesh, None, Foreign("masked by 7")) == "no layout → masked by …"
+    assert layout_pattern(mesh, None, Foreign("masked by 7")) == "no layout → masked by …"
 
 
 def test_counts_change_pass_by_pass() -> None:
     """Kinds that came and went; axes and bytes where kinds did not."""
     back = msgspec.structs.replace(GATHER, pass_="backward")
     other = msgspec.structs.replace(GATHER, axes=("y",))
-    assert counts((GATHER,), ()) == "all-gather → none"
-    assert counts((GATHER,), (GATHER, GATHER)) == "more all-gather"
-    assert counts((GATHER,), (Collective("all-to-all", ("x",), 4, 1),)) == "all-gather → all-to-all"
-    assert counts((GATHER,), (other,)) == "all-gather of other axes"
-    assert counts((GATHER,), (GATHER, back)) == "backward: none → all-gather"
-    assert counts((GATHER, other), (other, GATHER)) == "in another order"
-    assert fired((GATHER, GATHER, back)) == (
+    assert collectives_pattern((GATHER,), ()) == "all-gather → none"
+    assert collectives_pattern((GATHER,), (GATHER, GATHER)) == "more all-gather"
+    assert collectives_pattern((GATHER,), (Collective("all-to-all", ("x",), 4, 1),)) == "all-gather → all-to-all"
+    assert collectives_pattern((GATHER,), (other,)) == "all-gather of other axes"
+    assert collectives_pattern((GATHER,), (GATHER, back)) == "backward: none → all-gather"
+    assert collectives_pattern((GATHER, other), (other, GATHER)) == "in another order"
+    assert format_collectives((GATHER, GATHER, back)) == (
         "2 all-gather(x) of 64 B, backward: all-gather(x) of 64 B"
     )
 
@@ -374,47 +374,47 @@ def test_counts_change_pass_by_pass() -> None:
 def test_messages_are_alike_without_what_is_the_case_s() -> None:
     """Names of ops, numbers and what brackets hold; the words stay."""
     said = "Operator aten.{}.default does not have a sharding strategy registered for dim {}."
-    assert skeleton(said.format("sort", 3)) == skeleton(said.format("fft_c2c", 0))
-    assert "does not have a sharding strategy" in skeleton(said.format("sort", 3))
-    assert skeleton("rule for sub is missing") == skeleton("rule for abs is missing")
+    assert message_pattern(said.format("sort", 3)) == message_pattern(said.format("fft_c2c", 0))
+    assert "does not have a sharding strategy" in message_pattern(said.format("sort", 3))
+    assert message_pattern("rule for sub is missing") == message_pattern("rule for abs is missing")
 
 
 def test_releases_are_told_in_spans() -> None:
     """Of those that are there, one after the other."""
     releases = ("2.4", "2.5", "2.6", "2.8")
-    assert spans(releases, ("2.4", "2.5", "2.8")) == "2.4–2.5, 2.8"
-    assert spans(releases, releases) == "2.4–2.8"
-    assert spans(releases, ()) == "none"
+    assert format_releases(releases, ("2.4", "2.5", "2.8")) == "2.4–2.5, 2.8"
+    assert format_releases(releases, releases) == "2.4–2.8"
+    assert format_releases(releases, ()) == "none"
 
 
 def test_a_case_is_told_through_all_releases(tmp_path: Path) -> None:
     """Releases that answer alike in one stretch, and what changed at each border."""
     folder = p.planted(tmp_path, PLANTS["layout"][0])
-    story = told(folder, p.cases()[p.MOVE])
+    story = format_history(folder, p.cases()[p.MOVE])
     assert story[-4:] == [
         "  2.13.9",
         "    layout, silent  y: S → R",
         "      before  [S(1)] = P(None, 'x')",
         "      after   [R] = P()",
     ]
-    assert "  2.13.0–2.13.9" in told(folder, p.cases()[p.PRODUCT])
+    assert "  2.13.0–2.13.9" in format_history(folder, p.cases()[p.PRODUCT])
     records = [p.kept("torch")] * 3
-    (one,) = stretches(p.cases()[p.MOVE], records, "torch")
+    (one,) = find_unchanged_releases(p.cases()[p.MOVE], records, "torch")
     assert one.releases == ("2.13.0",) * 3
-    assert "  2.13.0–2.13.9  (not asked)" in told(folder, p.cases()["x4-r-to-s1"])
+    assert "  2.13.0–2.13.9  (not asked)" in format_history(folder, p.cases()["x4-r-to-s1"])
 
 
 def test_an_answer_that_begins_later_is_told_whole(tmp_path: Path) -> None:
     """Where the release before was stopped, all that the next one says of a result is new."""
     own, case = p.kept("torch"), p.cases()[p.MOVE]
-    good = own.kept(p.MOVE)
+    good = own.stored_answers(p.MOVE)
     stopped = tuple(
         msgspec.structs.replace(one, end=Refused("E", "no", "y"), seen=one.seen[:1]) for one in good
     )
     for release, given in ((p.OLDER["torch"], stopped), (p.NEWER["torch"], good)):
         hello = msgspec.structs.replace(own.hello(), release=release)
         record.write(record_path(tmp_path, "torch", release), hello, [(case.question, given)])
-    story = told(tmp_path, case)
+    story = format_history(tmp_path, case)
     at = story.index("      after   an answer")
     assert story[at + 1].startswith("    y  float32[8, 8]  [S(1)]  =  P(None, 'x')")
     assert "      fires all-gather(x) of 64 B" in story[at:]
@@ -454,17 +454,17 @@ def test_the_command_line_tells_a_case() -> None:
 
 def test_no_finding_has_no_such_id() -> None:
     """Where there are no findings at all, none is near."""
-    with pytest.raises(Unknown, match="the nearest: none"):
-        listed("12345678", [], {})
+    with pytest.raises(UnknownId, match="the nearest: none"):
+        list_finding("12345678", [], {})
 
 
 def test_both_pages_are_fresh_and_have_every_change_in_one_finding() -> None:
     """What `python -m reports drift` would write is there; the records are read once."""
     pages = {module: module.PAGE.read_text() for module in (page_markdown, page_html)}
     for module, text in pages.items():
-        fresh = text == module.page(shelf.told(), shelf.cases())
+        fresh = text == module.page(release_history.committed_histories(), release_history.catalogue_by_id())
         assert fresh, f"{module.PAGE.name} is stale: python -m reports drift"
-    for story in shelf.told():
+    for story in release_history.committed_histories():
         changes = Counter(change for border in story.borders for change in border.changes)
         assert changes == Counter(one for found in story.findings for one in found.changes)
         for found in story.findings:

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from adapters.interface import Default, Fact, Name, Printed
-from reports.drift import shelf
-from reports.drift.interface import changes
-from reports.drift.model import Kind
-from reports.drift.signatures import called
-from reports.drift.tables import since
+from reports.drift import release_history
+from reports.drift.interface_changes import find_interface_changes
+from reports.drift.model import ChangeKind
+from reports.drift.signature_changes import compare_signatures
+from reports.drift.tables import find_availability
 from tests import planted as p
 
-MORE: dict[str, tuple[Fact, Kind, str]] = {
+MORE: dict[str, tuple[Fact, ChangeKind, str]] = {
     "default": (Default("run_check of DTensor.from_local", "True"), "default", ""),
     "default of a parameter": (
         Name("torch.distributed.tensor.DTensor.redistribute", "function", "(self, placements=())"),
@@ -69,7 +69,7 @@ def test_a_name_that_is_gone_takes_what_is_in_it(tmp_path: Path) -> None:
         "torch.distributed.tensor.DTensor", "torch.distributed.tensor.DTensor.redistribute",
     )  # fmt: skip
     assert gone.smallest.after == "from torch.spmd import DTensor"
-    rows, always = since(story)
+    rows, always = find_availability(story)
     assert {row.path: row.since for row in rows}["torch.spmd.DTensor"] == "2.13.9"
     assert "2.13.0; gone in 2.13.9" in {row.until for row in rows}
     assert always == ["torch.distributed.tensor"]
@@ -77,13 +77,13 @@ def test_a_name_that_is_gone_takes_what_is_in_it(tmp_path: Path) -> None:
 
 def test_what_moved_is_told_by_the_line_to_write() -> None:
     """From the names table, at the border where it moved and at no other."""
-    names = shelf.names_of("torch")
-    moves = {change.case: change for change in changes("torch", names, (), (), ("2.4.1", "2.5.1"))}
+    names = release_history.read_names_table("torch")
+    moves = {change.case: change for change in find_interface_changes("torch", names, (), (), ("2.4.1", "2.5.1"))}
     moved_ = moves["torch.distributed.tensor.DTensor"]
     assert moved_.before == "from torch.distributed._tensor import DTensor"
     assert moved_.after == "from torch.distributed.tensor import DTensor"
     assert moved_.pattern == "moved: torch.distributed._tensor → torch.distributed.tensor"
-    assert changes("torch", names, (), (), ("2.12.1", "2.13.0")) == []
+    assert find_interface_changes("torch", names, (), (), ("2.12.1", "2.13.0")) == []
 
 
 @pytest.mark.parametrize(
@@ -106,5 +106,5 @@ def test_calls_differ_parameter_by_parameter(
     older: str, newer: str, ways: tuple[str, ...], defaults: tuple[tuple[str, str, str], ...]
 ) -> None:
     """What a caller has to write otherwise, and what he gets if he writes nothing."""
-    found = called(older, newer)
+    found = compare_signatures(older, newer)
     assert (found.ways, found.defaults) == (ways, defaults)

@@ -11,19 +11,19 @@ from adapters.answer import Answer, Collective, Crashed, Done, End, Hung, Refuse
 from cases.arrays import pack
 from cases.catalogue import catalogue
 from cases.model import Case, Layout, Tolerance
-from suites.failure import report
+from suites.failure import failure_text
 from suites.judge import Judgement
 from suites.observation import (
     BrokenContract,
     Ended,
     OtherLayout,
-    OtherPlan,
+    OtherRedistributionPlan,
     WrongLayout,
     WrongShard,
     WrongValue,
 )
 from suites.verdict import Finding, agree, differs, not_comparable
-from suites.wording import verdict_of
+from suites.wording import make_verdict
 
 CASE = next(case for case in catalogue() if case.id == "lesson-gather-along-tp")
 EXACT = Tolerance(0.0, 0.0)
@@ -43,7 +43,7 @@ def told(
     own: bool = False,
 ) -> list[str]:
     """The failure text of findings by subject; what is a divergence fails."""
-    verdicts = [verdict_of(finding, case, subject, cause) for subject, finding in pairs]
+    verdicts = [make_verdict(finding, case, subject, cause) for subject, finding in pairs]
     answers = {
         subject: Answer(case.id, subject, (ends or {}).get(subject, Done())) for subject, _ in pairs
     }
@@ -51,7 +51,7 @@ def told(
     judgement = Judgement(verdicts, [finding for _, finding in pairs])
     command = "pytest suites/test_lesson.py -k lesson"
     scripts = ["lesson_torch.py", "lesson_jax.py"]
-    text = report(case, judgement, failing, answers, command, own=own, scripts=scripts)
+    text = failure_text(case, judgement, failing, answers, command, own=own, scripts=scripts)
     return text.splitlines()
 
 
@@ -141,7 +141,7 @@ def gather(n: int) -> Collective:
 
 def test_collectives_are_one_table_with_bytes() -> None:
     reduced = Collective("all-reduce", ("tp",), 2, 8)
-    plan = OtherPlan("more", (gather(32),), (gather(32), gather(64)), (reduced,))
+    plan = OtherRedistributionPlan("more", (gather(32),), (gather(32), gather(64)), (reduced,))
     text = told(("torch", differs("y", "collectives", plan)))
     assert text[0] == "torch: y moves 3 times the bytes of the implied plan"
     at = next(i for i, line in enumerate(text) if line.strip().startswith("implied"))

@@ -12,19 +12,19 @@ import msgspec
 import pytest
 
 from adapters import record
-from adapters.answer import Answer, Collective, Done, Observed, received
+from adapters.answer import Answer, Collective, Done, Observed, received_bytes
 from adapters.record import Record
 from cases.catalogue import FAMILIES, family
 from cases.model import Case, Layout, Step
 from cases.ops import OPS
-from cases.ops.row import Labels, Params, Shape
-from suites.collectives import Measure, explain, step_measure
-from suites.shelf import find
+from cases.ops.op import Labels, Params, Shape
+from suites.collectives import ImpliedCollectives, explain_by_lowerings, implied_by_step
+from suites.record_index import find_records
 from suites.sources import RECORDS
 from suites.tensors import mesh_of
 from suites.truth import truth
-from suites.values import difference
-from suites.wording import say
+from suites.array_difference import difference
+from suites.wording import format_collectives
 
 # A change of layout implies the algebra's moves, and less is free to whoever finds it.
 MOVES = ("redistribute", "identity", "grad")
@@ -34,7 +34,7 @@ EXCEPTIONS = {
     "is a change of layout: the algebra knows no permute",
 }
 
-Found = tuple[Case, Answer, Step, Observed, Measure]
+Found = tuple[Case, Answer, Step, Observed, ImpliedCollectives]
 
 
 @cache
@@ -51,7 +51,7 @@ def catalogue() -> dict[str, Case]:
 @cache
 def newest() -> tuple[Record, ...]:
     """The records of the newest two releases of each framework."""
-    paths = find(RECORDS)
+    paths = find_records(RECORDS)
     names = dict(paths)
     return tuple(
         record.load(path) for name in names for path in [p for n, p in paths if n == name][-2:]
@@ -70,11 +70,11 @@ def _operand(case: Case, seen: dict[str, Observed], name: str) -> Observed | Non
 
 def measured(records: tuple[Record, ...], ops: frozenset[str] | None = None) -> Iterator[Found]:
     """Every result of an op that a rule says something of, with what that implies."""
-    known: dict[object, Measure | None] = {}
+    known: dict[object, ImpliedCollectives | None] = {}
     for one in records:
         for id in one.lines:
             case = catalogue().get(id)
-            if case is None or record.digest(case.question) != one.lines[id].digest:
+            if case is None or record.digest_question(case.question) != one.lines[id].digest:
                 continue
             steps = {step.result: step for step in case.question.steps if step.op not in MOVES}
             if not steps or (ops and not any(step.op in ops for step in steps.values())):
@@ -99,7 +99,7 @@ def measured(records: tuple[Record, ...], ops: frozenset[str] | None = None) -> 
                     about = [(each.shape, each.dtype, each.layout) for each in (*operands, result)]
                     key = msgspec.json.encode((mesh, step, about))
                     if key not in known:
-                        known[key] = step_measure(mesh, step, operands, result)
+                        known[key] = implied_by_step(mesh, step, operands, result)
                     if (measure := known[key]) is not None:
                         yield case, answer, step, result, measure
 
@@ -125,18 +125,18 @@ def less(found: Iterator[Found]) -> list[str]:
     said = []
     for case, answer, step, result, measure in found:
         fired: tuple[Collective, ...] = result.collectives or ()
-        if sum(map(received, fired)) >= sum(map(received, measure.implied)):
+        if sum(map(received_bytes, fired)) >= sum(map(received_bytes, measure.implied)):
             continue
         mesh = mesh_of(case, step.result)
         # By a named lowering rule, such as one collective over two axes, it is the implied plan.
-        if not explain(mesh, answer.subject, fired, measure.implied).plan:
+        if not explain_by_lowerings(mesh, answer.subject, fired, measure.implied).plan:
             continue
         if fired and {one.kind for one in fired} <= EXCEPTIONS.keys():
             continue
         if is_right(case, answer, step):
             said.append(
-                f"{case.id} {answer.subject}: {step.op} implies {say(measure.implied)}, "
-                f"but {say(fired)} did"
+                f"{case.id} {answer.subject}: {step.op} implies {format_collectives(measure.implied)}, "
+                f"but {format_collectives(fired)} did"
             )
     return said
 

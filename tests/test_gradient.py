@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from adapters.reference.gradient import ERROR, gradient
-from adapters.reference.values import evaluate, needed
+from adapters.reference.evaluate import evaluate, steps_between
 from cases.errors import BadInput
 from cases.load import load
 
@@ -63,7 +63,7 @@ def test_only_what_depends_on_the_input_is_done_again(tmp_path: Path) -> None:
     steps = ["u = exp(w)", "y = x * u", "z = exp(x)", "l = sum(y)", "g = grad(l, x)"]
     path.write_text(PROGRAM.format(program=", ".join(f'"{step}"' for step in steps)))
     question = load(path)[0].question
-    assert [step.result for step in needed(question, "l", "x")] == ["y", "l"]
+    assert [step.result for step in steps_between(question, "l", "x")] == ["y", "l"]
 
 
 @pytest.mark.parametrize(

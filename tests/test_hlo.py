@@ -13,7 +13,7 @@ import pytest
 from adapters.answer import Collective
 from adapters.jax_xla import collectives, hlo
 from adapters.jax_xla.hlo import HloError
-from adapters.process import ROOT
+from adapters.worker_process import ROOT
 from cases.model import Mesh, mesh
 
 SQUARE = mesh({"a": 2, "b": 2})
@@ -44,7 +44,7 @@ def module(body: str, *others: str, entry: str = "ENTRY %main (x: f32[8,4]) -> f
 
 def read(text: str, on: Mesh = SQUARE, positions: tuple[int, ...] = (0, 1, 2, 3)) -> Any:
     """The collectives of HLO text on a mesh."""
-    return collectives.found_in(hlo.parse(text), on, positions)
+    return collectives.find_collectives(hlo.parse(text), on, positions)
 
 
 GATHER = "all-gather(%x), channel_id=1, dimensions={0}, use_global_device_ids=true"
@@ -72,7 +72,7 @@ def test_every_spelling_of_groups_names_the_same_ids(
     text: str, wanted: tuple[tuple[int, ...], ...]
 ) -> None:
     """Lists, iotas and mesh axes, with sub-axes and device orders, give the groups they mean."""
-    assert collectives.groups(text, 4) == wanted
+    assert collectives.parse_groups(text, 4) == wanted
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_every_spelling_of_groups_names_the_same_ids(
 def test_groups_in_no_known_spelling_are_an_error(text: str) -> None:
     """A spelling that is not known is never taken for another."""
     with pytest.raises(HloError):
-        collectives.groups(text, 4)
+        collectives.parse_groups(text, 4)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_called_computations_count_as_often_as_they_are_called() -> None:
         STEP,
     )
     assert len(read(text)) == 4
-    assert collectives.counts(hlo.parse(text)) == Counter({"all-gather": 1})
+    assert collectives.count_collectives(hlo.parse(text)) == Counter({"all-gather": 1})
 
 
 BACK = 'metadata={op_name="jit(f)/transpose(jvp())/mul" stack_frame_id=3}'
@@ -216,7 +216,7 @@ def test_the_pass_of_a_collective_is_in_its_name_or_else_in_what_it_needs() -> N
 
 def test_what_a_gradient_runs_first_can_be_left_out() -> None:
     """What is backward stays, and what is done with the gradient after."""
-    late = collectives.found_in(hlo.parse(PASSES), SQUARE, (0, 1, 2, 3), late=True)
+    late = collectives.find_collectives(hlo.parse(PASSES), SQUARE, (0, 1, 2, 3), late=True)
     assert [one.pass_ for one in late] == ["backward", "forward", "backward"]
 
 

@@ -18,8 +18,8 @@ from adapters.registry import subjects
 from cases.catalogue import FAMILIES, catalogue
 from cases.ledger import LEDGER, PLANS, Aspect, Observed, load_ledger
 from cases.model import Case, Expectation, Question, slug
-from suites.aspects import TENSORS
-from suites.observation import NAMES, PlanKind
+from suites.aspects import TENSOR_ASPECTS
+from suites.observation import KIND_NAMES, RedistributionPlanKind
 from tests.runs import ROOT
 
 FRAMEWORKS = {"torch", "jax", "jaxlib"}
@@ -125,9 +125,9 @@ def test_every_family_has_a_suite() -> None:
 
 def test_the_ledger_speaks_of_what_can_be_observed() -> None:
     """Kinds of observation and of plans have the same names in the ledger and in the suite."""
-    assert {*get_args(Observed)} == {*NAMES.values()}
-    assert {*PLANS} == {*get_args(PlanKind)}
-    assert {one.aspect for one in TENSORS} <= {*get_args(Aspect)}
+    assert {*get_args(Observed)} == {*KIND_NAMES.values()}
+    assert {*PLANS} == {*get_args(RedistributionPlanKind)}
+    assert {one.aspect for one in TENSOR_ASPECTS} <= {*get_args(Aspect)}
 
 
 def test_every_cause_has_a_reason_and_a_report_or_none() -> None:

@@ -17,10 +17,10 @@ import pytest
 from packaging.version import Version
 
 from adapters import interface
-from adapters.inspected import literal, signed, warning
-from adapters.interface import Default, Head, Interface, Module, Name, Printed, load, public
+from adapters.inspection import format_literal, format_signature, deprecation_of_call
+from adapters.interface import Default, Head, Interface, Module, Name, Printed, load, find_public_names
 from adapters.jax_xla import interface as jax_source
-from adapters.names import Names, Place
+from adapters.release_names import Names, NameLocation
 from adapters.registry import FRAMEWORKS, Framework
 from adapters.torch_dtensor import interface as torch_source
 from cases.errors import BadInput
@@ -180,7 +180,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def told(*modules: Module) -> dict[str, Name]:
     """What is public in those modules, by path."""
-    return {name.path: name for name in public(modules, ("toy",))}
+    return {name.path: name for name in find_public_names(modules, ("toy",))}
 
 
 def test_without_a_list_what_is_defined_at_home_is_public(toy: Path) -> None:
@@ -286,9 +286,9 @@ def test_a_toy_framework_is_collected_whole(toy: Path, monkeypatch: pytest.Monke
 
 def test_a_table_of_names_that_is_wrong_is_refused(toy: Path) -> None:
     """A place at which a release has nothing ends the collecting, and is named."""
-    table: Names = {"thing": (Place("1", "toy.plain.Thingy"),)}
+    table: Names = {"thing": (NameLocation("1", "toy.plain.Thingy"),)}
     with pytest.raises(LookupError, match=r"toy 1\.5 has nothing there: .* thing at toy.plain.Thi"):
-        list(interface.used(table, "toy", "1.5"))
+        list(interface.find_names_in_table(table, "toy", "1.5"))
 
 
 class Colour(enum.IntEnum):
@@ -326,7 +326,7 @@ class Flat:
 )
 def test_values_are_python_that_is_the_same_everywhere(value: object, text: str) -> None:
     """A value is an expression that depends neither on addresses nor on the order of hashes."""
-    assert literal(value) == text
+    assert format_literal(value) == text
 
 
 def test_what_has_no_signature_has_none() -> None:
@@ -336,8 +336,8 @@ def test_what_has_no_signature_has_none() -> None:
         def __new__(cls, *args: object, **kwargs: object) -> Anything:
             return super().__new__(cls)
 
-    assert signed(dict) == ""
-    assert signed(Anything) == ""
+    assert format_signature(dict) == ""
+    assert format_signature(Anything) == ""
 
 
 @pytest.mark.parametrize(
@@ -361,7 +361,7 @@ def test_what_was_made_in_c_has_its_signature_in_its_docstring(
     f.__doc__ = written
     # As what Python cannot tell.
     f.__signature__ = "none"  # type: ignore[attr-defined]
-    assert signed(f) == text
+    assert format_signature(f) == text
 
 
 def test_a_class_is_called_without_its_self() -> None:
@@ -374,14 +374,14 @@ def test_a_class_is_called_without_its_self() -> None:
 
         __init__.__doc__ = "__init__(self, *parts: object, owed: frozenset = frozenset()) -> None"
 
-    assert signed(Made) == "(*parts, owed=frozenset())"
+    assert format_signature(Made) == "(*parts, owed=frozenset())"
 
 
 def test_a_call_that_warns_of_something_else_tells_no_deprecation() -> None:
     """Only deprecations count."""
     import warnings
 
-    assert warning(lambda: warnings.warn("slow", RuntimeWarning, stacklevel=1)) == ""
+    assert deprecation_of_call(lambda: warnings.warn("slow", RuntimeWarning, stacklevel=1)) == ""
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from adapters.answer import Collective, Crashed, Done, Refused, Unsupported
-from adapters.host import Worker
+from adapters.worker_client import WorkerClient
 from cases.arrays import pack
 from cases.model import Input, Layout, Question, Step, mesh
 from tests.jax_client import (
@@ -441,7 +441,7 @@ def test_an_abort_of_xla_is_that_answer_and_leaves_nothing(
     fatal = move(SQUARE, owed("s", SQUARE, count(2, 4, 4), over_a), over_b)
     given = tensor("s", count(4, 4), layout(SQUARE, "S(0)", "R"))
     harmless = msgspec.structs.replace(move(SQUARE, given, layout(SQUARE, "R", "R")), id="next")
-    worker = Worker("jax", "adapters.jax_xla.adapter", (EXPLICIT,))
+    worker = WorkerClient("jax", "adapters.jax_xla.adapter", (EXPLICIT,))
     try:
         ((aborted,), (answered,)) = worker.answer(fatal), worker.answer(harmless)
     finally:

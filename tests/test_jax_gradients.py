@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from adapters.answer import Answer, Collective, Done, Refused, Unsupported
-from adapters.reference.values import evaluate
+from adapters.reference.evaluate import evaluate
 from cases.model import Layout, MeshStep, Question, Step
 from tests.jax_client import (
     EXPLICIT,

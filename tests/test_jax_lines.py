@@ -13,14 +13,14 @@ import pytest
 
 from adapters.answer import Unsupported
 from adapters.jax_xla import lines
-from adapters.jax_xla.attempt import Stopped
+from adapters.jax_xla.attempt import AnswerEnded
 from adapters.jax_xla.mesh_lines import joined
 from adapters.jax_xla.names import NEWEST, imports
-from adapters.reference.values import evaluate
+from adapters.reference.evaluate import evaluate
 from cases.arrays import pack
-from cases.grids import homes
+from cases.mesh_derivation import meshes_of_tensors
 from cases.model import Input, Layout, MeshStep, Question, Step, mesh
-from reports.literals import literal
+from reports.array_source import array_expression
 from tests.jax_client import ROW, SQUARE, count, layout, owed, question, tensor
 from tests.runs import ROOT
 
@@ -91,7 +91,7 @@ def test_source_lines_foreign_layouts_and_complaints() -> None:
 
 def _script(asked: Question, route: lines.Route, shown: str) -> list[str]:
     """Every line that puts a question to JAX, and prints the results in ``shown``."""
-    named, on, places = lines.mesh_variables(asked), homes(asked), lines.places(asked)
+    named, on, places = lines.mesh_variables(asked), meshes_of_tensors(asked), lines.places(asked)
     made = [*imports(NEWEST), 'jax.config.update("jax_enable_x64", True)']
     made += [lines.mesh_line(one, name, route) for one, name in named.items()]
     made += joined(NEWEST).strip().splitlines()
@@ -99,7 +99,7 @@ def _script(asked: Question, route: lines.Route, shown: str) -> list[str]:
         made.append(f"{lines.variable(name)} = {text}")
     for given in asked.inputs:
         stack = route == "jit"
-        texts = [literal(one, "np") for one in lines.held(given, stack)]
+        texts = [array_expression(one, "np") for one in lines.held(given, stack)]
         data = texts[0] if given.per_device is None else f"[{', '.join(texts)}]"
         made.append(lines.input_line(given, on[given.name], places[given.name], stack, data))
         made += lines.reduce_lines(given) if route == "jit" else []
@@ -307,7 +307,7 @@ def test_what_has_no_line_is_told() -> None:
         (lines.jit_line, Step("y", "abs", ("x",), to=layout(ROW, "P(sum)"))),
         (lines.jit_line, Step("y", "map_shards", ("x",), {"scale": 2})),
     ):
-        with pytest.raises(Stopped) as caught:
+        with pytest.raises(AnswerEnded) as caught:
             make(step, "mesh")
         assert isinstance(caught.value.end, Unsupported)
         assert caught.value.end.step == "y"

@@ -13,11 +13,11 @@ import pytest
 
 from adapters.answer import Done, Unsupported
 from adapters.jax_xla import lines, names
-from adapters.jax_xla.attempt import Stopped
+from adapters.jax_xla.attempt import AnswerEnded
 from adapters.jax_xla.mesh_lines import joined
 from adapters.jax_xla.names import NAMES, NEWEST, OLDEST, OPTIONS
-from adapters.names import place
-from adapters.process import ROOT
+from adapters.release_names import find_location
+from adapters.worker_process import ROOT
 from cases.model import Step
 from tests.jax_client import (
     CHEAPEST,
@@ -79,7 +79,7 @@ def test_every_place_is_there_and_no_other() -> None:
     assert done.returncode == 0, done.stderr
     release, found = json.loads(done.stdout)
     wanted = {**NAMES, **OPTIONS}
-    assert found == {name: place(wanted, name, release) is wanted[name][0] for name in wanted}
+    assert found == {name: find_location(wanted, name, release) is wanted[name][0] for name in wanted}
 
 
 def test_places_are_in_order() -> None:
@@ -88,7 +88,7 @@ def test_places_are_in_order() -> None:
         dates = [tuple(map(int, one.since.split("."))) for one in places]
         assert dates == sorted(set(dates), reverse=True), name
         for one in places:
-            assert place({name: places}, name, one.since) is one, name
+            assert find_location({name: places}, name, one.since) is one, name
             assert one.until != one.since, name
 
 
@@ -116,7 +116,7 @@ def test_lines_are_said_in_the_words_of_a_release(line: str, release: str, wante
 
 def test_a_line_that_a_release_cannot_say_is_unsupported() -> None:
     """By name, with the release that has it, and at its step."""
-    with pytest.raises(Stopped) as stopped:
+    with pytest.raises(AnswerEnded) as stopped:
         names.said("y = jax.sharding.reshard(x, s)", "0.4.38", "y")
     why = "jax 0.4.38 has no jax.sharding.reshard, which is there since 0.5.1"
     assert stopped.value.end == Unsupported(why, "y")
@@ -151,7 +151,7 @@ def test_an_op_is_spelled_as_a_release_has_it(step: Step, release: str, wanted: 
 
 def test_a_keyword_that_is_asked_for_and_missing_is_unsupported() -> None:
     """What an older call cannot be told is not left out in silence."""
-    with pytest.raises(Stopped) as stopped:
+    with pytest.raises(AnswerEnded) as stopped:
         lines.jit_line(TAKEN, "mesh", "0.7.2")
     why = "jax 0.7.2 has no jax.lax.top_k(axis=), which is there since 0.8.1"
     assert stopped.value.end == Unsupported(why, "y")
@@ -176,7 +176,7 @@ def test_a_release_without_kinds_of_axes_has_auto_alone() -> None:
     assert "axis_types=(AxisType.Auto,) * 1" in lines.mesh_line(ROW, "mesh", "jit", "0.5.3")
     assert ("axis_types" in joined("0.5.3"), "axis_types" in joined("0.5.2")) == (True, False)
     assert "AxisType" not in " ".join(names.imports("0.5.2"))
-    with pytest.raises(Stopped, match=r"jax 0\.5\.0 has no jax\.sharding\.AxisType"):
+    with pytest.raises(AnswerEnded, match=r"jax 0\.5\.0 has no jax\.sharding\.AxisType"):
         lines.mesh_line(ROW, "mesh", "explicit", "0.5.0")
 
 

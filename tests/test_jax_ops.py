@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from adapters.answer import Done, Observed, Unsupported
 from cases.arrays import pack
-from cases.catalogue.samples import SAMPLES, Operand, Sample, values
+from cases.catalogue.samples import SAMPLES, Operand, Sample, operand_values
 from cases.model import Input, Layout, Question, Step, mesh
 from cases.ops import OPS, tolerance
-from cases.ops.row import wide
+from cases.ops.op import widen
 from tests.jax_client import (
     EXPLICIT,
     JIT,
@@ -58,7 +58,7 @@ def _asked(samples: list[Sample]) -> Question:
         args: list[str | int | float] = []
         for one in sample.operands:
             if isinstance(one, Operand):
-                given = values(one)
+                given = operand_values(one)
                 inputs.append(tensor(f"i{len(inputs)}", given, _whole(given.ndim)))
                 args.append(inputs[-1].name)
             else:
@@ -68,7 +68,7 @@ def _asked(samples: list[Sample]) -> Question:
 
 
 def _right(sample: Sample) -> NDArray[Any]:
-    given = [values(one) if isinstance(one, Operand) else one for one in sample.operands]
+    given = [operand_values(one) if isinstance(one, Operand) else one for one in sample.operands]
     with np.errstate(all="ignore"):
         return np.asarray(OPS[sample.op].meaning(*given, **sample.params))
 
@@ -76,15 +76,15 @@ def _right(sample: Sample) -> NDArray[Any]:
 def _assert_means(sample: Sample, observed: Observed) -> None:
     row, right, got = OPS[sample.op], _right(sample), value(observed)
     assert (got.dtype, got.shape) == (right.dtype, right.shape), sample.name
-    given = [wide(values(one)) for one in sample.operands if isinstance(one, Operand)]
+    given = [widen(operand_values(one)) for one in sample.operands if isinstance(one, Operand)]
     counts = all(np.array_equal(one, np.round(one)) for one in given)
     if row.moves or right.dtype.kind in "biu" or (row.whole and counts):
         np.testing.assert_array_equal(got, right, sample.name)
         return
     allowed = tolerance(row, right.dtype.name)
-    largest = max(1.0, float(np.abs(wide(right)).max(initial=0)))
+    largest = max(1.0, float(np.abs(widen(right)).max(initial=0)))
     np.testing.assert_allclose(
-        wide(got), wide(right), allowed.rtol, allowed.atol * largest, err_msg=sample.name
+        widen(got), widen(right), allowed.rtol, allowed.atol * largest, err_msg=sample.name
     )
 
 

@@ -15,12 +15,12 @@ import pytest
 
 from adapters.answer import Answer, Done, Unsupported
 from cases.arrays import unpack
-from cases.layout import coordinates, offset, ranges, same
+from cases.layout import coordinates, offset, index_ranges, are_equivalent
 from cases.model import Layout, Mesh, Question, Recipe, mesh
-from cases.recipes import RECIPES, row_of, sizes_of
-from cases.recipes.layouts import layouts, observed, plain
+from cases.recipes import RECIPES, recipe_of, sizes_of
+from cases.recipes.layouts import tensor_layouts, observed_names, unsharded_names
 from cases.recipes.meaning import forward, loss
-from cases.recipes.values import RATE, all_values
+from cases.recipes.parameter_values import LEARNING_RATE, all_arrays
 from tests.jax_client import EXPLICIT, IMPLIED, JIT, Client, kinds, value
 from tests.toys.jax_wrong_plans import HYBRID
 
@@ -44,7 +44,7 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 def _asked(name: str, *sizes: int) -> Question:
     row = RECIPES[name]
     on = mesh(dict(zip(row.axes, sizes, strict=True)))
-    return Question("q", on, check=(*observed(row), *plain(row)), recipe=Recipe(name))
+    return Question("q", on, check=(*observed_names(row), *unsharded_names(row)), recipe=Recipe(name))
 
 
 _KEPT: dict[tuple[Client, bytes], Answer] = {}
@@ -83,16 +83,16 @@ def test_a_step_is_that_of_one_device(client: Client, name: str, sizes: tuple[in
     asked = _asked(name, *sizes)
     answer, row, on = _answer(client, asked), RECIPES[name], asked.mesh
     assert tuple(seen.name for seen in answer.seen) == asked.check
-    for one in plain(row):
+    for one in unsharded_names(row):
         got, wanted = value(answer[one.removeprefix("plain/")]), value(answer[one])
         np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-12 * np.abs(wanted).max())
-    given = layouts(row, sizes_of(asked), on)
-    for one in observed(row):
+    given = tensor_layouts(row, sizes_of(asked), on)
+    for one in observed_names(row):
         seen = answer[one]
         at = given.get(one, Layout(((),) * len(seen.shape)))
         assert isinstance(seen.layout, Layout)
-        assert same(on, seen.layout, at, seen.shape)
-        held = ranges(on, at, seen.shape)
+        assert are_equivalent(on, seen.layout, at, seen.shape)
+        held = index_ranges(on, at, seen.shape)
         assert seen.offsets == tuple(map(offset, held))
         assert seen.shards is not None
         for shard, spans in zip(seen.shards, held, strict=True):
@@ -105,15 +105,15 @@ def test_a_step_is_that_of_one_device(client: Client, name: str, sizes: tuple[in
 def test_a_model_means_what_it_means_in_numpy(client: Client, name: str) -> None:
     """On one device: result and loss; parameters move against their gradients."""
     asked = _asked(name, 2)
-    answer, row, sizes = _answer(client, asked), row_of(asked), sizes_of(asked)
-    tensors = all_values(row.model, sizes, "float64")
+    answer, row, sizes = _answer(client, asked), recipe_of(asked), sizes_of(asked)
+    tensors = all_arrays(row.model, sizes, "float64")
     out = forward(row.model, sizes, tensors)
     np.testing.assert_allclose(value(answer["plain/out"]), out, rtol=1e-12, atol=1e-13)
     wanted = loss(row.model, sizes, tensors, out)
     np.testing.assert_allclose(value(answer["plain/loss"]), wanted, rtol=1e-12)
-    for one in observed(row):
+    for one in observed_names(row):
         if one.startswith("new/"):
-            moved = tensors[one[4:]] - RATE * value(answer[f"plain/grad/{one[4:]}"])
+            moved = tensors[one[4:]] - LEARNING_RATE * value(answer[f"plain/grad/{one[4:]}"])
             np.testing.assert_allclose(value(answer[f"plain/{one}"]), moved, rtol=1e-12)
 
 
@@ -264,7 +264,7 @@ def test_a_mistake_in_a_plan_shows_in_what_is_sent(
     asked = _asked(name, *sizes)
     right, got = _answer(client, asked), _answer(wrong, asked)
     assert (_fired(right) - _fired(got), _fired(got) - _fired(right)) == (missing, extra)
-    for one in plain(RECIPES[name]):
+    for one in unsharded_names(RECIPES[name]):
         wanted = value(got[one])
         np.testing.assert_allclose(
             value(got[one.removeprefix("plain/")]), wanted, rtol=1e-12,
@@ -279,7 +279,7 @@ def test_a_new_combination_of_axes_is_a_new_row(
     monkeypatch.setitem(RECIPES, HYBRID.name, HYBRID)
     asked = _asked(HYBRID.name, 2, 2, 2)
     answer = _answer(wrong, asked)
-    for one in plain(HYBRID):
+    for one in unsharded_names(HYBRID):
         got, wanted = value(answer[one.removeprefix("plain/")]), value(answer[one])
         np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-12 * np.abs(wanted).max())
     assert {axes for _, axes in kinds(answer.program) if {"fsdp", "tp"} <= set(axes)} == set()
@@ -304,7 +304,7 @@ def test_a_plan_has_what_the_step_itself_has(client: Client) -> None:
     asked = _asked("attention-cp", 4)
     real = _answer(client, asked)
     planned = _answer(client, msgspec.structs.replace(asked, mode="plan"))
-    names = observed(RECIPES["attention-cp"])
+    names = observed_names(RECIPES["attention-cp"])
     assert tuple(seen.name for seen in planned.seen) == names
     assert planned.program == real.program
     assert [seen.layout for seen in planned.seen] == [real[name].layout for name in names]

@@ -10,10 +10,10 @@ import pytest
 from adapters.registry import subjects
 from cases.errors import BadInput
 from cases.facts import facts
-from cases.ledger import OBSERVED, RELATIONS, Cause, check_unique, load_ledger, names
+from cases.ledger import OBSERVATIONS, RELATIONS, Cause, check_unique, load_ledger, can_show_in
 from cases.load import load
 from cases.model import Case
-from suites.known import at_fault
+from suites.cause_matching import ops_at_fault
 
 CASES = """
 [[case]]
@@ -100,7 +100,7 @@ def test_a_cause_shows_where_all_its_facts_are_so(
     """By what is plain before anything runs, and never by the name of a case."""
     cause = _cause(tmp_path, wanted)
     assert [
-        case.id for case in cases if names(cause, case, facts(case), at_fault(case, None))
+        case.id for case in cases if can_show_in(cause, case, facts(case), ops_at_fault(case, None))
     ] == named
 
 
@@ -117,7 +117,7 @@ def test_what_can_be_at_fault_is_an_op(
     step: str | None, ops: set[str], cases: tuple[Case, ...]
 ) -> None:
     """An input and materialising have names of their own."""
-    assert at_fault(cases[0], step) == ops
+    assert ops_at_fault(cases[0], step) == ops
 
 
 GRADIENT = """
@@ -141,7 +141,7 @@ def test_an_unchecked_step_and_the_way_of_a_gradient_can_be_at_fault(
     file = tmp_path / "g.toml"
     file.write_text(GRADIENT)
     (case,) = load(file)
-    assert at_fault(case, step) == ops
+    assert ops_at_fault(case, step) == ops
 
 
 def test_a_cause_keeps_what_is_said_of_it(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_cause_keeps_what_is_said_of_it(tmp_path: Path) -> None:
     assert documented.file == str(file)
 
 
-@pytest.mark.parametrize("observed", OBSERVED)
+@pytest.mark.parametrize("observed", OBSERVATIONS)
 def test_every_kind_of_observation_can_have_a_cause(observed: str, tmp_path: Path) -> None:
     """With a message where it is a refusal, and a relation where it is a wrong value."""
     more = {"refused": 'message = "no"', "wrong value": f'relation = "{RELATIONS[0]}"'}

@@ -12,14 +12,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from adapters.reference.values import evaluate
+from adapters.reference.evaluate import evaluate
 from cases.arrays import pack, unpack
 from cases.catalogue import FILES
 from cases.errors import BadInput
-from cases.layout import ranges
+from cases.layout import index_ranges
 from cases.load import check_unique, load
 from cases.model import Case, Layout, Mesh, Question, Recipe, mesh, slug
-from cases.program import Typed, shapes
+from cases.program import TensorType, infer_types
 
 CORPUS = FILES["public"]
 PUBLIC = [case for path in sorted(CORPUS.glob("*.json")) for case in json.loads(path.read_text())]
@@ -311,8 +311,8 @@ def test_a_plan_has_shapes_but_no_data(tmp_path: Path) -> None:
         on="{ x = 4096 }",
     )
     assert all(given.value is None and given.per_device is None for given in case.question.inputs)
-    assert shapes(case.question)["y"] == Typed((1048576, 262144), "bfloat16")
-    assert shapes(case.question)["r"] == Typed((262144,), "bfloat16")
+    assert infer_types(case.question)["y"] == TensorType((1048576, 262144), "bfloat16")
+    assert infer_types(case.question)["r"] == TensorType((262144,), "bfloat16")
 
 
 def test_a_partial_input_gets_its_addends_on_loading(tmp_path: Path) -> None:
@@ -399,7 +399,7 @@ def test_uneven_chunks_fix_the_shapes_of_local_arrays(tmp_path: Path) -> None:
     x = 'inputs.x = { shape = [6], placements = ["S(0)", "S(0)"], per_device = PER }'
     good = "[[0, 1], [2], [3, 4], [5]]"
     case = _case(tmp_path, x.replace("PER", good), on="{ a = 2, b = 2 }")
-    held = ranges(case.question.mesh, case.question.inputs[0].layout, (6,))
+    held = index_ranges(case.question.mesh, case.question.inputs[0].layout, (6,))
     assert [stop - start for ((start, stop),) in held] == [2, 1, 2, 1]
     with pytest.raises(BadInput, match=r"per_device\[1\]: found a list of 2, wanted a list of 1"):
         _case(tmp_path, x.replace("PER", "[[0, 1], [2, 3], [4], [5]]"), on="{ a = 2, b = 2 }")
@@ -441,7 +441,7 @@ def test_a_planned_program_of_any_size_is_read_without_data(
         'inputs.i = { shape = [64, 8192], dtype = "int64", spec = "P()" }\n'
     )
     (case,) = load(path)
-    assert shapes(case.question)["y"].shape == shape
+    assert infer_types(case.question)["y"].shape == shape
 
 
 def test_a_shape_that_takes_gigabytes_to_learn_is_refused(tmp_path: Path) -> None:

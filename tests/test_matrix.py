@@ -14,15 +14,15 @@ import pytest
 
 from adapters import record
 from adapters.answer import Answer, Done, Unsupported
-from adapters.code import code_of
+from adapters.code_digest import digest_code
 from adapters.protocol import VERSION, Hello
 from adapters.registry import FRAMEWORKS
 from cases.arrays import pack, unpack
 from cases.catalogue import catalogue
 from suites import matrix
-from suites.matrix import environments, summary, wanted
-from suites.sources import pinned
-from suites.todo import Environment, Plan, Todo, files, near, todo
+from suites.matrix import environments, summary, question_digests
+from suites.sources import pinned_releases
+from suites.missing_questions import Environment, RecordingOptions, MissingQuestions, record_files, nearly_equal, find_missing_questions
 from tests.runs import ROOT
 
 TOX = (sys.executable, "-m", "tox")
@@ -78,7 +78,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).mkdir()
         first: Path | None = None
         for release in RELEASES:
-            text, values, interface = files(folder / name, "jax", release)
+            text, values, interface = record_files(folder / name, "jax", release)
             if first is None:
                 record.write(text, Hello(VERSION, "jax", release, "3.11.7"), answers(value))
                 first = text
@@ -87,7 +87,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 text.write_bytes(
                     head.replace(RELEASES[0].encode(), release.encode()) + b"\n" + rest
                 )
-                shutil.copy(files(folder / name, "jax", RELEASES[0])[1], values)
+                shutil.copy(record_files(folder / name, "jax", RELEASES[0])[1], values)
             interface.write_text("{}\n")
     return folder
 
@@ -114,17 +114,17 @@ def project(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return root
 
 
-def plan(project: Path, **fields: Any) -> Plan:
+def plan(project: Path, **fields: Any) -> RecordingOptions:
     """Into the project's own folder."""
-    return Plan(TOX, project, project / "records", **fields)
+    return RecordingOptions(TOX, project, project / "records", **fields)
 
 
 ALL = len(catalogue())
 
 
-def due(todo_of: Plan, one: Environment) -> Todo:
+def due(todo_of: RecordingOptions, one: Environment) -> MissingQuestions:
     """What one release is to be asked for today's catalogue."""
-    return todo(todo_of, one, wanted())
+    return find_missing_questions(todo_of, one, question_digests())
 
 
 def runs(project: Path) -> list[str]:
@@ -151,8 +151,8 @@ def test_goes_on_after_a_failure_and_does_nothing_twice(
         "jax-0.2.interface.jsonl", "jax-0.2.jsonl", "jax-0.3.interface.jsonl", "jax-0.3.jsonl",
     ]  # fmt: skip
     # Neither environments nor what was downloaded for them: logs of what went wrong.
-    left = {path.relative_to(project / ".tox" / matrix.WORK) for path in
-            (project / ".tox" / matrix.WORK).rglob("*") if path.is_file()}  # fmt: skip
+    left = {path.relative_to(project / ".tox" / matrix.WORK_FOLDER) for path in
+            (project / ".tox" / matrix.WORK_FOLDER).rglob("*") if path.is_file()}  # fmt: skip
     assert {str(path) for path in left} == {f"{PYTHON}-jax-0.1/1.log", f"{PYTHON}-jax-0.2/1.log"}
     assert not [*(project / ".tox").glob(f"{PYTHON}-*")]
     out = capsys.readouterr().out
@@ -171,29 +171,29 @@ def test_a_second_run_marks_what_is_unstable_and_goes_on_after_a_break(project: 
     one = environments(TOX, project)[2]
     (project / "breaks-0.3").touch()
     todo_of = plan(project, runs=2, keep=True)
-    assert matrix.make(todo_of, one, due(todo_of, one)).failure.startswith("no record")
+    assert matrix.record_release(todo_of, one, due(todo_of, one)).failure.startswith("no record")
     assert not [*todo_of.folder.iterdir()]
     (project / "breaks-0.3").unlink()
-    assert matrix.make(todo_of, one, due(todo_of, one)).failure == ""
+    assert matrix.record_release(todo_of, one, due(todo_of, one)).failure == ""
     # The first, the one that broke, and that again.
     assert runs(project) == [f"0.3 {ALL}"] * 3
-    lines = record.load(files(todo_of.folder, "jax", "0.3")[0]).lines
+    lines = record.load(record_files(todo_of.folder, "jax", "0.3")[0]).lines
     assert [id for id, line in lines.items() if line.unstable] == [catalogue()[0].id]
     # The environment was to be kept.
     assert (project / ".tox" / one.name).exists()
-    assert not (project / ".tox" / matrix.WORK / one.name).exists()
+    assert not (project / ".tox" / matrix.WORK_FOLDER / one.name).exists()
 
 
 def test_a_run_by_other_code_is_done_again(project: Path) -> None:
     """What was recorded before a change of an adapter may be answered otherwise now."""
     one = environments(TOX, project)[0]
-    work = project / ".tox" / matrix.WORK / one.name
+    work = project / ".tox" / matrix.WORK_FOLDER / one.name
     (work / "1").mkdir(parents=True)
-    for path in files(project / "made", "jax", "0.1"):
+    for path in record_files(project / "made", "jax", "0.1"):
         shutil.copy(path, work / "1")
     (work / "1" / "by").write_text("another")
     todo_of = plan(project, runs=1)
-    assert matrix.make(todo_of, one, due(todo_of, one)).failure == ""
+    assert matrix.record_release(todo_of, one, due(todo_of, one)).failure == ""
     assert runs(project) == [f"0.1 {ALL}"]
 
 
@@ -201,10 +201,10 @@ def test_two_runs_must_list_the_same_interface(project: Path, made: Path) -> Non
     """Nothing in it is left to chance; the record is not taken."""
     (project / "second").unlink()
     shutil.copytree(made / "second", project / "second")
-    files(project / "second", "jax", "0.3")[2].write_text("{1}\n")
+    record_files(project / "second", "jax", "0.3")[2].write_text("{1}\n")
     one = environments(TOX, project)[2]
     todo_of = plan(project)
-    found = matrix.make(todo_of, one, due(todo_of, one)).failure
+    found = matrix.record_release(todo_of, one, due(todo_of, one)).failure
     assert "another listing than" in found
     assert "wanted the same in every run" in found
     assert not [*todo_of.folder.iterdir()]
@@ -214,15 +214,15 @@ def test_words_for_pytest_are_handed_on(project: Path) -> None:
     """As after ``--``; and a part of the cases is never taken for all that there is."""
     one = environments(TOX, project)[0]
     todo_of = plan(project, runs=1, words=("-k", catalogue()[1].id))
-    assert matrix.make(todo_of, one, due(todo_of, one)).failure == ""
+    assert matrix.record_release(todo_of, one, due(todo_of, one)).failure == ""
     assert runs(project) == [f"0.1 1 -k {catalogue()[1].id}"]
 
 
 @pytest.fixture
-def recorded(project: Path) -> Plan:
+def recorded(project: Path) -> RecordingOptions:
     """A project whose first release is recorded, as the catalogue is."""
     todo_of = plan(project)
-    for path in files(project / "made", "jax", "0.1"):
+    for path in record_files(project / "made", "jax", "0.1"):
         shutil.copy(path, todo_of.folder)
     return todo_of
 
@@ -232,14 +232,14 @@ def first() -> Environment:
     return Environment(f"{PYTHON}-jax-0.1", "jax", "0.1")
 
 
-def less(todo_of: Plan, edited: str, *ids: str) -> record.Record:
+def less(todo_of: RecordingOptions, edited: str, *ids: str) -> record.Record:
     """A record that was made before some questions were there, one in other words, one since gone.
 
     One of its lines is such as other code writes.
     """
-    path = files(todo_of.folder, "jax", "0.1")[0]
+    path = record_files(todo_of.folder, "jax", "0.1")[0]
     one = record.load(path)
-    one = one.only(one.lines.keys() - {*ids})
+    one = one.with_only(one.lines.keys() - {*ids})
     texts = {**one.texts, "gone": one.texts[edited].replace(edited.encode(), b"gone")}
     wording = one.lines[edited].digest.encode()
     texts[edited] = texts[edited].replace(wording, b"0" * 16)
@@ -251,7 +251,7 @@ def less(todo_of: Plan, edited: str, *ids: str) -> record.Record:
 
 
 def test_a_record_grows_by_what_is_new_and_nothing_else_changes(
-    project: Path, recorded: Plan, capsys: pytest.CaptureFixture[str]
+    project: Path, recorded: RecordingOptions, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two new, one in other words, one gone: three are asked, twice; the rest is as it was."""
     one, two, three = (case.id for case in catalogue()[:3])
@@ -261,8 +261,8 @@ def test_a_record_grows_by_what_is_new_and_nothing_else_changes(
     (found,) = matrix.run(recorded, [first()]).values()
     assert found.failure == ""
     assert runs(project) == ["0.1 3"] * 2
-    made = record.load(files(recorded.folder, "jax", "0.1")[0])
-    assert {id: line.digest for id, line in made.lines.items()} == wanted()
+    made = record.load(record_files(recorded.folder, "jax", "0.1")[0])
+    assert {id: line.digest for id, line in made.lines.items()} == question_digests()
     new = {one, two, three}
     kept = {id: text for id, text in old.texts.items() if id not in (*new, "gone")}
     assert {id: text for id, text in made.texts.items() if id not in new} == kept
@@ -272,43 +272,43 @@ def test_a_record_grows_by_what_is_new_and_nothing_else_changes(
     assert msgspec.structs.replace(made.header, count=0) == msgspec.structs.replace(
         old.header, count=0
     )
-    assert files(recorded.folder, "jax", "0.1")[2].read_text() == "{}\n"
+    assert record_files(recorded.folder, "jax", "0.1")[2].read_text() == "{}\n"
     assert due(recorded, first()).why == ""
     assert f": {why}; recording\n" in capsys.readouterr().out
 
 
-def test_what_is_gone_goes_without_a_run(project: Path, recorded: Plan) -> None:
+def test_what_is_gone_goes_without_a_run(project: Path, recorded: RecordingOptions) -> None:
     """And takes nothing with it."""
-    path = files(recorded.folder, "jax", "0.1")[0]
+    path = record_files(recorded.folder, "jax", "0.1")[0]
     before = path.read_bytes()
     ids = catalogue()[3].id
     less(recorded, ids)
     one = record.load(path)
-    record.save(path, one.only(one.lines.keys() - {ids}))
-    digests = {id: digest for id, digest in wanted().items() if id != ids}
-    todo_of = todo(recorded, first(), digests)
+    record.save(path, one.with_only(one.lines.keys() - {ids}))
+    digests = {id: digest for id, digest in question_digests().items() if id != ids}
+    todo_of = find_missing_questions(recorded, first(), digests)
     assert todo_of.why == "questions: 1 no longer there"
-    assert matrix.make(recorded, first(), todo_of).failure == ""
+    assert matrix.record_release(recorded, first(), todo_of).failure == ""
     assert runs(project) == []
     lines = [line for line in before.splitlines()[1:] if b'"%b"' % ids.encode() not in line]
     assert len(path.read_bytes().splitlines()) - 1 == len(lines) == ALL - 1
 
 
-def test_a_missing_listing_is_made_in_one_run(project: Path, recorded: Plan) -> None:
+def test_a_missing_listing_is_made_in_one_run(project: Path, recorded: RecordingOptions) -> None:
     """The record stays as it is."""
-    text, values, listing = files(recorded.folder, "jax", "0.1")
+    text, values, listing = record_files(recorded.folder, "jax", "0.1")
     before = text.read_bytes(), values.read_bytes()
     listing.unlink()
     assert due(recorded, first()).why == "no interface"
-    assert matrix.make(recorded, first(), due(recorded, first())).failure == ""
+    assert matrix.record_release(recorded, first(), due(recorded, first())).failure == ""
     assert runs(project) == ["0.1 0"]
     assert listing.read_text() == "{}\n"
     assert (text.read_bytes(), values.read_bytes()) == before
 
 
-def test_again_asks_all_anew_or_what_words_select(project: Path, recorded: Plan) -> None:
+def test_again_asks_all_anew_or_what_words_select(project: Path, recorded: RecordingOptions) -> None:
     """Whatever the record has; the others stay."""
-    text, _, listing = files(recorded.folder, "jax", "0.1")
+    text, _, listing = record_files(recorded.folder, "jax", "0.1")
     listing.write_text("old\n")
     old = record.load(text)
     asked = catalogue()[0].id
@@ -316,23 +316,23 @@ def test_again_asks_all_anew_or_what_words_select(project: Path, recorded: Plan)
     (project / "runs").write_text("0.1 0\n")
     some = plan(project, again=True, words=("-k", asked))
     assert due(some, first()).why == "once more"
-    assert matrix.make(some, first(), due(some, first())).failure == ""
+    assert matrix.record_release(some, first(), due(some, first())).failure == ""
     made = record.load(text)
     assert {id for id in made.texts if made.texts[id] != old.texts[id]} == {asked}
     assert listing.read_text() == "{}\n"
-    assert matrix.make(plan(project, again=True), first(), due(plan(project, again=True), first()))
+    assert matrix.record_release(plan(project, again=True), first(), due(plan(project, again=True), first()))
     assert runs(project)[1:] == [f"0.1 1 -k {asked}"] * 2 + [f"0.1 {ALL}"] * 2
 
 
 def test_a_change_of_code_is_told_and_asks_nothing(
-    recorded: Plan, project: Path, capsys: pytest.CaptureFixture[str]
+    recorded: RecordingOptions, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nor does a record that names none."""
-    text = files(recorded.folder, "jax", "0.1")[0]
+    text = record_files(recorded.folder, "jax", "0.1")[0]
     for code, note in (
         ("", "this record does not say which code of the adapter it was made with"),
         ("0" * 16, "the adapter's code has changed since this record was made"),
-        (code_of(FRAMEWORKS["jax"].module), ""),
+        (digest_code(FRAMEWORKS["jax"].module), ""),
     ):
         one = record.load(text)
         one.header = msgspec.structs.replace(one.header, code=code)
@@ -343,16 +343,16 @@ def test_a_change_of_code_is_told_and_asks_nothing(
     assert runs(project) == []
 
 
-def test_answers_are_verified(project: Path, recorded: Plan) -> None:
+def test_answers_are_verified(project: Path, recorded: RecordingOptions) -> None:
     """Those that a seed chooses, once; one that differs is shown and fails, and nothing changes."""
-    before = [path.read_bytes() for path in files(recorded.folder, "jax", "0.1")]
+    before = [path.read_bytes() for path in record_files(recorded.folder, "jax", "0.1")]
     some = plan(project, verify=5, seed=1)
     assert due(some, first()).checked == due(some, first()).checked
     assert due(some, first()).checked != due(plan(project, verify=5, seed=2), first()).checked
-    assert matrix.make(some, first(), due(some, first())).failure == ""
+    assert matrix.record_release(some, first(), due(some, first())).failure == ""
     every = plan(project, verify=ALL + 1)
     assert due(every, first()).why == f"{ALL} to verify"
-    found = matrix.make(every, first(), due(every, first())).failure.splitlines()
+    found = matrix.record_release(every, first(), due(every, first())).failure.splitlines()
     assert runs(project) == ["0.1 5", f"0.1 {ALL}"]
     assert found[0].startswith(f"1 of {ALL} answers differ from the record's (seed 0; what the rec")
     assert found[1] == f"    {catalogue()[0].id}: {', '.join(SUBJECTS)}"
@@ -361,15 +361,15 @@ def test_answers_are_verified(project: Path, recorded: Plan) -> None:
     assert found[3].startswith("        is  ")
     assert "two" in found[3]
     assert len(found) == 4
-    assert [path.read_bytes() for path in files(recorded.folder, "jax", "0.1")] == before
+    assert [path.read_bytes() for path in record_files(recorded.folder, "jax", "0.1")] == before
 
 
 def test_what_is_rounded_otherwise_is_no_other_answer() -> None:
     """As near as the case asks; a value further off, a text or a value less is another."""
     id = "log-by-x-x4-s1"
-    kept = record.load(ROOT / "records" / f"torch-{pinned()['torch']}.jsonl")
+    kept = record.load(ROOT / "records" / f"torch-{pinned_releases()['torch']}.jsonl")
     case = next(case for case in catalogue() if case.id == id)
-    (was,) = kept.kept(id)
+    (was,) = kept.stored_answers(id)
 
     def changed(**fields: Any) -> Answer:
         last = msgspec.structs.replace(was.seen[-1], **fields)
@@ -380,46 +380,46 @@ def test_what_is_rounded_otherwise_is_no_other_answer() -> None:
         return changed(full=(pack((value * factor).astype(value.dtype)),))
 
     assert off(1 + 2e-7) != was
-    assert near(case, was, off(1 + 2e-7))
-    assert not near(case, was, off(1.01))
-    assert not near(case, was, changed(full=()))
-    assert not near(case, was, changed(dtype="float64"))
-    assert not near(case, was, changed(note="other"))
-    assert not near(case, was, changed(shards=None))
+    assert nearly_equal(case, was, off(1 + 2e-7))
+    assert not nearly_equal(case, was, off(1.01))
+    assert not nearly_equal(case, was, changed(full=()))
+    assert not nearly_equal(case, was, changed(dtype="float64"))
+    assert not nearly_equal(case, was, changed(note="other"))
+    assert not nearly_equal(case, was, changed(shards=None))
 
 
-def test_what_is_unstable_is_not_verified(project: Path, recorded: Plan) -> None:
+def test_what_is_unstable_is_not_verified(project: Path, recorded: RecordingOptions) -> None:
     """It differs by its nature."""
-    text = files(recorded.folder, "jax", "0.1")[0]
-    second = record.load(files(project / "second", "jax", "0.1")[0])
+    text = record_files(recorded.folder, "jax", "0.1")[0]
+    second = record.load(record_files(project / "second", "jax", "0.1")[0])
     record.save(text, record.merge([record.load(text), second]))
     checked = due(plan(project, verify=ALL), first()).checked
-    assert {*wanted()} - {*checked} == {catalogue()[0].id}
+    assert {*question_digests()} - {*checked} == {catalogue()[0].id}
 
 
 def test_what_is_new_is_kept_though_an_answer_was_not_verified(
-    project: Path, recorded: Plan
+    project: Path, recorded: RecordingOptions
 ) -> None:
     """In one go; only the first run asks what is to be verified."""
     first_id, second_id, third_id = (case.id for case in catalogue()[:3])
     less(recorded, third_id, second_id)
     (project / "runs").write_text("0.1 0\n")
     every = plan(project, verify=ALL)
-    found = matrix.make(every, first(), due(every, first())).failure
+    found = matrix.record_release(every, first(), due(every, first())).failure
     assert found.startswith(f"1 of {ALL - 2} answers differ")
     assert f"    {first_id}: " in found
     assert runs(project)[1:] == [f"0.1 {ALL}", "0.1 2"]
     assert due(recorded, first()).why == ""
 
 
-def test_a_record_that_is_none_is_made_whole(project: Path, recorded: Plan) -> None:
+def test_a_record_that_is_none_is_made_whole(project: Path, recorded: RecordingOptions) -> None:
     """It is not there, damaged, or of another release."""
-    text, values, _ = files(recorded.folder, "jax", "0.1")
+    text, values, _ = record_files(recorded.folder, "jax", "0.1")
     other = Environment(f"{PYTHON}-jax-0.2", "jax", "0.2")
-    assert due(recorded, other) == Todo("no record", None, wanted(), listing=True)
-    shutil.copy(text, files(recorded.folder, "jax", "0.2")[0])
-    shutil.copy(values, files(recorded.folder, "jax", "0.2")[1])
-    assert due(recorded, other) == Todo("a record of 0.1", None, wanted(), listing=True)
+    assert due(recorded, other) == MissingQuestions("no record", None, question_digests(), listing=True)
+    shutil.copy(text, record_files(recorded.folder, "jax", "0.2")[0])
+    shutil.copy(values, record_files(recorded.folder, "jax", "0.2")[1])
+    assert due(recorded, other) == MissingQuestions("a record of 0.1", None, question_digests(), listing=True)
     text.write_bytes(text.read_bytes()[:-9])
     assert "found no answers" in due(recorded, first()).why
     assert due(recorded, first()).kept is None
@@ -483,5 +483,5 @@ def test_every_environment_that_records_has_the_release_of_its_name() -> None:
         pins = [dep for dep in settings["deps"] if dep.partition("==")[0].startswith(framework)]
         assert [dep.partition("==")[2] for dep in pins] == [release], name
         releases.add((framework, release))
-    assert {*pinned().items()} <= releases
+    assert {*pinned_releases().items()} <= releases
     assert len(releases) == len(found)

@@ -13,7 +13,7 @@ from cases.errors import BadInput, Where
 from cases.facts import facts
 from cases.load import read_case
 from cases.ops import OPS
-from cases.program import shapes
+from cases.program import infer_types
 from suites.truth import check_defined, truth
 
 Shape = tuple[int, ...]
@@ -111,9 +111,9 @@ def test_an_op_means_something_or_is_refused(op: str) -> None:
             continue
         right = truth(case)
         facts(case)
-        assert right.typed == shapes(case.question)
+        assert right.typed == infer_types(case.question)
         for framework in OPS[op].apart if right.apart else ():
-            assert truth(case, framework).typed == shapes(case.question, framework)
+            assert truth(case, framework).typed == infer_types(case.question, framework)
         means += 1
     assert means or op in WANT_MORE
 

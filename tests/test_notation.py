@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from cases.layout import ranges, same
+from cases.layout import index_ranges, are_equivalent
 from cases.model import REDUCTIONS, Layout, Mesh, mesh
 from cases.notation import (
     NotationError,
-    both,
+    format_both_notations,
     from_mapping,
     from_placements,
     from_spec,
@@ -48,8 +48,8 @@ def test_every_layout_reads_back_from_both_notations(on: Mesh, ndim: int) -> Non
     shape = (7, 5, 12)[:ndim]
     for layout in _layouts(on, ndim):
         again = from_placements(to_placements(layout, on), on, ndim)
-        assert same(on, again, layout, shape), layout
-        assert ranges(on, again, shape) == ranges(on, layout, shape)
+        assert are_equivalent(on, again, layout, shape), layout
+        assert index_ranges(on, again, shape) == index_ranges(on, layout, shape)
         assert from_spec(to_spec(layout), on, ndim) == layout
 
 
@@ -87,7 +87,7 @@ def test_every_pending_reduction_reads_back(on: Mesh) -> None:
 )
 def test_layouts_print_in_both_notations(layout: Layout, placements: str, spec: str) -> None:
     """The table of the design: one layout, both notations, or why there is none."""
-    assert both(layout, GRID) == f"{placements}  =  {spec}"
+    assert format_both_notations(layout, GRID) == f"{placements}  =  {spec}"
 
 
 def test_reductions_that_commute_have_no_order() -> None:

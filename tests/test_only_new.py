@@ -10,7 +10,7 @@ import pytest
 
 from adapters.interface import main
 from adapters.record import load, save
-from suites.sources import pinned
+from suites.sources import pinned_releases
 from tests.runs import ROOT, Ran, run
 
 CASE = """
@@ -19,7 +19,7 @@ id = "{}"
 mesh = {{ x = 2 }}
 inputs.x = {{ shape = [{}], placements = {{ x = "S(0)" }} }}
 """
-TORCH = f"torch-{pinned()['torch']}.jsonl"
+TORCH = f"torch-{pinned_releases()['torch']}.jsonl"
 RECORDS = ROOT / "records"
 
 
@@ -59,7 +59,7 @@ def test_a_record_of_own_cases_grows(tmp_path: Path) -> None:
     # Without it the record is made anew.
     whole = run(tmp_path, cases(tmp_path, one=4), "--jax=off", f"--record={tmp_path}")
     assert asked(whole) == {"one"}
-    assert load(path).texts == before.only({"one"}).texts
+    assert load(path).texts == before.with_only({"one"}).texts
     assert len(load(path).header.code) == 16
 
 
@@ -70,14 +70,14 @@ def test_each_framework_adds_to_its_own_record(tmp_path: Path) -> None:
     both = run(tmp_path, cases(tmp_path, one=4), f"--record={tmp_path}", "--only-new")
     assert asked(both) == {"one"}
     assert (tmp_path / TORCH).read_bytes() == before
-    assert list(load(tmp_path / f"jax-{pinned()['jax']}.jsonl").lines) == ["one"]
+    assert list(load(tmp_path / f"jax-{pinned_releases()['jax']}.jsonl").lines) == ["one"]
 
 
 def test_the_catalogue_is_not_asked_again(tmp_path: Path) -> None:
     """But for the case that is taken out of a record; a line that no case has stays."""
     path = tmp_path / TORCH
     whole = load(RECORDS / TORCH)
-    save(path, whole.only({*whole.lines} - {"lesson-s0-to-r"}))
+    save(path, whole.with_only({*whole.lines} - {"lesson-s0-to-r"}))
     args = ("suites/test_lesson.py", "--jax=off", f"--record={path}", "--only-new")
     assert asked(run(tmp_path, *args)) == {"lesson-s0-to-r"}
     assert path.read_bytes() == (RECORDS / TORCH).read_bytes()
@@ -89,7 +89,7 @@ def test_the_catalogue_is_not_asked_again(tmp_path: Path) -> None:
 def test_another_release_is_not_added_to(tmp_path: Path) -> None:
     """One line that says why, before anything is asked."""
     path = tmp_path / TORCH
-    one = load(RECORDS / TORCH).only(())
+    one = load(RECORDS / TORCH).with_only(())
     one.header = msgspec.structs.replace(one.header, python="3.9")
     save(path, one)
     before = path.read_bytes()

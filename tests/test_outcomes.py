@@ -11,7 +11,7 @@ import pytest
 
 from adapters import record
 from adapters.answer import Answer, Crashed, Done, End, Hung, Refused
-from adapters.reference.values import evaluate
+from adapters.reference.evaluate import evaluate
 from adapters.registry import FRAMEWORKS
 from cases.arrays import pack
 from cases.catalogue import family
@@ -19,14 +19,14 @@ from cases.errors import BadInput
 from cases.ledger import Aspect
 from cases.load import load
 from cases.model import Question, Tolerance
-from reports.judged import Judged, end_word, outcome, size
-from reports.operators import taken
-from suites.judge import alone, look
-from suites.observation import Ended, OtherPlan, WrongValue
+from reports.judged_catalogue import JudgedCase, end_word, outcome_of, size
+from reports.operators import read_sweep
+from suites.judge import check_alone, context_of_answer
+from suites.observation import Ended, OtherRedistributionPlan, WrongValue
 from suites.sources import record_path
 from suites.tensors import value_aspect
 from suites.truth import truth
-from suites.values import tolerance_for
+from suites.array_difference import tolerance_for
 from suites.verdict import Finding, agree, differs, not_comparable
 from tests import planted
 from tests.mistakes import right_answer
@@ -56,7 +56,7 @@ _REFUSED = ended(Refused("ValueError", "hung: crashed", "r"))
 @pytest.mark.parametrize(
     ("found", "wanted"),
     [
-        ([agree(None, "ending"), differs("r", "collectives", OtherPlan("more", (), ()))], "sound"),
+        ([agree(None, "ending"), differs("r", "collectives", OtherRedistributionPlan("more", (), ()))], "sound"),
         ([wrong("collectives")], "sound"),
         ([wrong("soundness")], "wrong"),
         ([agree("r", "global"), wrong("gradients")], "wrong"),
@@ -74,7 +74,7 @@ _REFUSED = ended(Refused("ValueError", "hung: crashed", "r"))
 )
 def test_an_outcome_is_the_end_then_the_results(found: list[Finding], wanted: str) -> None:
     """By types and severities alone: what a message says is nothing to it."""
-    assert outcome(found) == wanted
+    assert outcome_of(found) == wanted
 
 
 def test_every_end_has_a_word() -> None:
@@ -96,16 +96,16 @@ def test_the_outcomes_of_a_sweep_are_taken_from_its_records(tmp_path: Path) -> N
     for name in FRAMEWORKS:
         kept = planted.kept(name)
         rows: list[tuple[Question, tuple[Answer, ...]]] = [
-            (one.question, tuple(map(hangs, kept.kept(one.id)))) for one in cases
+            (one.question, tuple(map(hangs, kept.stored_answers(one.id)))) for one in cases
         ]
         record.write(record_path(tmp_path, name, planted.OLDER[name]), kept.hello(), rows)
-    found = taken(tmp_path)
+    found = read_sweep(tmp_path)
     assert found.versions == {name: planted.kept(name).header.release for name in FRAMEWORKS}
     assert found.counts["operators"]["pointwise"]["torch"] == {"hangs": 1, "sound": 2}
     assert found.wrong["torch hangs"] == [wrong_id]
     record_path(tmp_path, "jax", planted.OLDER["jax"]).unlink()
     with pytest.raises(BadInput, match="0 records of jax"):
-        taken(tmp_path)
+        read_sweep(tmp_path)
 
 
 def test_the_smallest_case_has_the_fewest_devices_then_elements() -> None:
@@ -115,7 +115,7 @@ def test_the_smallest_case_has_the_fewest_devices_then_elements() -> None:
     assert size(few) // 10**9 == few.question.mesh.size
     elements = sum(math.prod(given.shape) for given in few.question.inputs)
     assert size(few) % 10**9 // 1000 == elements
-    assert Judged(few, (), {}).of("jax/jit") == []
+    assert JudgedCase(few, (), {}).of("jax/jit") == []
 
 
 RANDOM = """
@@ -137,8 +137,8 @@ def test_random_numbers_are_judged_only_where_the_case_says_what_is_right(tmp_pa
     path.write_text(RANDOM)
     (case,) = load(path)
     right = truth(case)
-    asked = look(case, right_answer(case, right), right, {})
-    found = {f.step: f for f in alone(asked) if f.aspect in ("global", "gradients")}
+    asked = context_of_answer(case, right_answer(case, right), right, {})
+    found = {f.step: f for f in check_alone(asked) if f.aspect in ("global", "gradients")}
     assert found["u"].why == "random numbers are each framework's own"
     assert (found["d"].outcome, found["d"].aspect) == ("agree", "global")
     assert (found["g"].outcome, found["g"].aspect) == ("agree", "gradients")

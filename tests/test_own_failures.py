@@ -12,7 +12,7 @@ import pytest
 
 from adapters.registry import subjects
 from cases.ledger import load_ledger
-from suites.excuse import pattern
+from suites.ready_cause import message_pattern
 from tests.runs import ROOT, Ran, run
 
 # One is refused, one has a wrong value by its own word, one hangs: rank 3 has no row to take the
@@ -123,6 +123,6 @@ def test_each_command_that_is_printed_shows_the_failure(ran: Ran, id: str, tmp_p
 
 def test_a_pattern_holds_whatever_the_numbers_are() -> None:
     said = "ValueError: size 4 (of [0x7f3a, 2.5]) does not fit"
-    assert re.search(pattern(said), said)
-    assert re.search(pattern(said), said.replace("4", "12").replace("0x7f3a", "0xbeef"))
-    assert not re.search(pattern(said), said.replace("fit", "do"))
+    assert re.search(message_pattern(said), said)
+    assert re.search(message_pattern(said), said.replace("4", "12").replace("0x7f3a", "0xbeef"))
+    assert not re.search(message_pattern(said), said.replace("fit", "do"))

@@ -19,9 +19,9 @@ from cases.ledger import LEDGER, load_ledger
 from cases.model import Case
 from reports import pairs as command
 from suites.judge import judge
-from suites.pairs import cells, count, join, of_pair, op_of
-from suites.shelf import find, load, release_of
-from suites.sources import RECORDS, pinned, record_path
+from suites.release_pairs import judge_all_releases, count, join_tallies, verdicts_of_pair, op_of
+from suites.record_index import find_records, load_records, release_of
+from suites.sources import RECORDS, pinned_releases, record_path
 from suites.verdict import OUTCOMES, Verdict
 from tests.runs import run
 
@@ -37,7 +37,7 @@ CHANGED = "lesson-s0-to-r"
 
 def committed(framework: str) -> Record:
     """The record of the release that the project runs."""
-    path = record_path(RECORDS, framework, pinned()[framework])
+    path = record_path(RECORDS, framework, pinned_releases()[framework])
     return record.load(path, framework, FRAMEWORKS[framework].subjects)
 
 
@@ -113,13 +113,13 @@ def by_itself(case: Case, pair: list[Record]) -> list[Verdict]:
 
 def test_every_pair_comes_out_as_it_does_by_itself(folder: Path) -> None:
     """Line for line, for right answers and wrong ones."""
-    shelf = load(find(folder))
+    shelf = load_records(find_records(folder))
     for case in CASES:
-        judged = tuple(cells(case, shelf, CAUSES))
+        judged = tuple(judge_all_releases(case, shelf, CAUSES))
         for torch in shelf["torch"]:
             for jax in shelf["jax"]:
                 names = {"torch": release_of(torch), "jax": release_of(jax)}
-                ours = of_pair(judged, names)
+                ours = verdicts_of_pair(judged, names)
                 theirs = by_itself(case, [torch, jax])
                 assert sorted(ours, key=by_subject) == sorted(theirs, key=by_subject), (case, names)
 
@@ -131,9 +131,9 @@ def by_subject(verdict: Verdict) -> tuple[str, bool]:
 
 def test_what_is_counted_is_what_the_pairs_gave(folder: Path) -> None:
     """Also where the cases were dealt to several."""
-    shelf = load(find(folder))
+    shelf = load_records(find_records(folder))
     parts = [count(CASES[i::3], shelf, CAUSES) for i in range(3)]
-    tally = join(parts)
+    tally = join_tallies(parts)
     assert tally.cases == len(CASES)
     pair = [shelf["torch"][2], shelf["jax"][0]]
     verdicts = [verdict for case in CASES for verdict in by_itself(case, pair)]
@@ -144,9 +144,9 @@ def test_what_is_counted_is_what_the_pairs_gave(folder: Path) -> None:
 
 def test_the_same_answers_are_judged_once(folder: Path) -> None:
     """Releases that answer alike share a cell."""
-    shelf = load(find(folder))
+    shelf = load_records(find_records(folder))
     case = BY_ID[CHANGED]
-    groups = [one.releases for one in cells(case, shelf, ()) if one.subject == "torch"]
+    groups = [one.releases for one in judge_all_releases(case, shelf, ()) if one.subject == "torch"]
     assert groups == [("2.2.2", "2.4.1"), ("2.5.1",), ("2.13.0",), ("2.15.0",)]
 
 
@@ -158,11 +158,11 @@ def test_a_pair_is_what_replaying_it_gives(
     sources = [f"--torch={record_path(folder, 'torch', torch)}"]
     sources.append(f"--jax={record_path(folder, 'jax', jax)}")
     ran = run(tmp_path, "suites/test_lesson.py", *sources)
-    shelf = load(find(folder))
+    shelf = load_records(find_records(folder))
     ours = [
         msgspec.to_builtins(verdict)
         for case in family("lesson")
-        for verdict in of_pair(cells(case, shelf, CAUSES), {"torch": torch, "jax": jax})
+        for verdict in verdicts_of_pair(judge_all_releases(case, shelf, CAUSES), {"torch": torch, "jax": jax})
     ]
     assert len(ran.verdicts) > 100
     assert ran.verdicts == sorted(ours, key=lambda one: (one["case"], one["subject"]))
@@ -176,12 +176,12 @@ def test_what_a_record_was_not_asked_is_not_comparable(folder: Path, tmp_path: P
         rows = [] if question is None else [(question, own.answer(case.question))]
         hello = msgspec.structs.replace(own.hello(), release=release)
         record.write(record_path(tmp_path, "torch", release), hello, rows)
-    shelf = load(find(tmp_path)) | {"jax": load(find(folder))["jax"][1:2]}
-    judged = tuple(cells(case, shelf, CAUSES))
+    shelf = load_records(find_records(tmp_path)) | {"jax": load_records(find_records(folder))["jax"][1:2]}
+    judged = tuple(judge_all_releases(case, shelf, CAUSES))
     for torch in shelf["torch"]:
         pair = [torch, *shelf["jax"]]
         names = {one.header.framework: one.header.release for one in pair}
-        assert of_pair(judged, names) == by_itself(case, pair)
+        assert verdicts_of_pair(judged, names) == by_itself(case, pair)
     alone = {
         one.releases: {v.verdict for v in one.verdicts} for one in judged if one.subject == "torch"
     }
@@ -192,9 +192,9 @@ def test_what_a_record_was_not_asked_is_not_comparable(folder: Path, tmp_path: P
 
 def test_one_framework_is_held_against_the_reference_alone(folder: Path) -> None:
     """Where there is no record of torch, JAX has no aspect beside it."""
-    shelf = {name: records for name, records in load(find(folder)).items() if name == "jax"}
+    shelf = {name: records for name, records in load_records(find_records(folder)).items() if name == "jax"}
     shelf["torch"] = []
-    found = list(cells(BY_ID[CHANGED], shelf, CAUSES))
+    found = list(judge_all_releases(BY_ID[CHANGED], shelf, CAUSES))
     assert {framework_of(one.subject) for one in found} == {"jax"}
     assert {one.base for one in found} == {""}
     assert {verdict.against for one in found for verdict in one.verdicts} == {"reference"}
@@ -203,15 +203,15 @@ def test_one_framework_is_held_against_the_reference_alone(folder: Path) -> None
 def test_records_are_found_by_release_and_nothing_else_is(folder: Path, tmp_path: Path) -> None:
     """Oldest first by PEP 440; arrays and interfaces are no records."""
     (folder / "torch-2.2.2.interface.jsonl").write_text("{}\n")
-    found = [path.name for _, path in find(folder)]
+    found = [path.name for _, path in find_records(folder)]
     assert found == [
         "torch-2.2.2.jsonl", "torch-2.4.1.jsonl", "torch-2.5.1.jsonl", "torch-2.13.0.jsonl",
         "torch-2.15.0.jsonl", "jax-0.4.30.jsonl", "jax-0.10.2.jsonl", "jax-0.12.0.1.jsonl",
     ]  # fmt: skip
     with pytest.raises(BadInput, match="found no record, wanted a folder of records"):
-        find(tmp_path)
+        find_records(tmp_path)
     with pytest.raises(BadInput, match="found no folder, wanted a folder of records"):
-        find(tmp_path / "none")
+        find_records(tmp_path / "none")
 
 
 def test_a_record_under_another_name_is_refused(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_a_record_under_another_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         BadInput, match=r"2.13.1.jsonl.*found a record of torch 2.13.0, wanted torch-2.13.0.jsonl"
     ):
-        load(find(tmp_path))
+        load_records(find_records(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_the_command_tells_which_records_lack_questions(
     shutil.copytree(folder, tmp_path / "other")
     path = tmp_path / "other" / "jax-0.10.2.jsonl"
     own = BY_ID[CHANGED].question
-    path.write_text(path.read_text().replace(record.digest(own), "0" * 16))
+    path.write_text(path.read_text().replace(record.digest_question(own), "0" * 16))
     command.main([str(folder), "--case", CHANGED])
     assert "not recorded as the catalogue asks" not in capsys.readouterr().out
     command.main([str(path.parent), "--case", CHANGED])

@@ -11,10 +11,10 @@ import pytest
 from adapters.answer import Answer, Collective, Hung, Observed, Refused
 from cases.arrays import pack, unpack
 from cases.catalogue import catalogue
-from cases.ledger import Cause, Named
+from cases.ledger import Cause, CasePattern
 from cases.model import Case, Layout
-from reports.tell import recorded
-from suites.differences import changed
+from reports.tell import recorded_answers
+from suites.answer_differences import compare_with_record
 from suites.judge import judge
 from suites.observation import Changed
 from suites.truth import truth
@@ -24,7 +24,7 @@ CASES = {case.id: case for case in catalogue()}
 
 def kept(case: str, subject: str) -> Answer:
     """What the record has."""
-    return recorded(CASES[case])[subject]
+    return recorded_answers(CASES[case])[subject]
 
 
 def with_y(answer: Answer, **fields: object) -> Answer:
@@ -36,7 +36,7 @@ def with_y(answer: Answer, **fields: object) -> Answer:
 
 def changes(case: str, answer: Answer, pin: Answer) -> list[tuple[str | None, str]]:
     """By step, in what an answer differs from its record."""
-    found = changed(CASES[case], answer, pin, truth(CASES[case]))
+    found = compare_with_record(CASES[case], answer, pin, truth(CASES[case]))
     out = []
     for one in found:
         assert isinstance(one.observation, Changed)
@@ -147,7 +147,7 @@ def test_a_message_is_held_without_what_is_chance() -> None:
 
 WRONG = Cause(
     "wrong", ("torch",), ("wrong value", "wrong shard", "ranks differ"), "It is so.",
-    relation=("times a number",), cases=Named(step=("redistribute",)),
+    relation=("times a number",), cases=CasePattern(step=("redistribute",)),
 )  # fmt: skip
 
 

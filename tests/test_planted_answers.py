@@ -15,10 +15,10 @@ from adapters.answer import Answer, Crashed, Done, Hung, Observed, Refused
 from cases.arrays import pack, unpack
 from cases.catalogue import catalogue
 from cases.model import Case, Layout
-from reports.judged import ledger
-from reports.tell import promises, recorded
-from suites.frameworks_compared import beside
-from suites.judge import judge, look
+from reports.judged_catalogue import ledger
+from reports.tell import recorded_promises, recorded_answers
+from suites.frameworks_compared import compare_answers
+from suites.judge import judge, context_of_answer
 from suites.observation import Missing, WrongDtype
 from suites.truth import truth
 
@@ -30,7 +30,7 @@ def answered() -> Iterator[tuple[Case, Answer]]:
     """Cases with data and the answers that their records have."""
     for case in catalogue()[::STEP]:
         if case.question.mode == "real":
-            for answer in recorded(case).values():
+            for answer in recorded_answers(case).values():
                 yield case, answer
 
 
@@ -42,8 +42,8 @@ def bad(case: Case, answer: Answer, pin: Answer | None = None) -> list[str]:
     """The aspects of what fails, beside the record if there is one."""
     pins = None if pin is None else {answer.subject: pin}
     # Whether a refusal counts depends on the other routes of the framework.
-    answers = recorded(case) | {answer.subject: answer}
-    found = judge(case, answers, ledger(), promises=promises(), pins=pins)
+    answers = recorded_answers(case) | {answer.subject: answer}
+    found = judge(case, answers, ledger(), promises=recorded_promises(), pins=pins)
     return [
         one.aspect
         for one in found.verdicts
@@ -75,7 +75,7 @@ LEFT_OUT: dict[str, Callable[[Answer], Answer]] = {
 
 def _due(case: Case, answer: Answer) -> bool:
     """Whether leaving it out leaves out something that the route promised."""
-    of = look(case, answer, truth(case), promises())
+    of = context_of_answer(case, answer, truth(case), recorded_promises())
     return bool(of.missing)
 
 
@@ -88,7 +88,7 @@ def test_what_is_left_out_is_missing(what: str) -> None:
         if planted == answer or not _due(case, planted):
             continue
         tried += 1
-        found = judge(case, {answer.subject: planted}, (), promises=promises())
+        found = judge(case, {answer.subject: planted}, (), promises=recorded_promises())
         missing = [one for one in found.findings if isinstance(one.observation, Missing)]
         assert missing, (case.id, answer.subject)
         assert all(one.severity == "wrong" for one in missing)
@@ -101,8 +101,8 @@ def test_what_a_case_states_and_no_route_promises_does_not_agree_unseen(what: st
     tried = 0
     for case in catalogue():
         for name in getattr(case.expectation, what) if case.question.mode == "real" else ():
-            for answer in recorded(case).values():
-                one = look(case, answer, truth(case), {}).find(name)
+            for answer in recorded_answers(case).values():
+                one = context_of_answer(case, answer, truth(case), {}).find(name)
                 if one is None:
                     continue
                 tried += 1
@@ -155,11 +155,11 @@ def test_another_end_than_the_known_one_fails() -> None:
         (case, one)
         for case in catalogue()[::7]
         if case.question.mode == "real"
-        for one in recorded(case).values()
+        for one in recorded_answers(case).values()
         if isinstance(one.end, Refused | Crashed | Hung)
     ]
     crashes = [case for case in catalogue() if case.id.startswith("a2.b2-r.p-to-p")]
-    ended += [(case, one) for case in crashes for one in recorded(case).values()
+    ended += [(case, one) for case in crashes for one in recorded_answers(case).values()
               if isinstance(one.end, Crashed)]  # fmt: skip
     for case, answer in ended:
         assert isinstance(answer.end, Refused | Crashed | Hung)
@@ -191,8 +191,8 @@ def test_another_wrong_value_than_the_known_one_fails() -> None:
 def test_shards_of_two_frameworks_that_differ_are_told() -> None:
     """Where both report one layout, and each may be sound by itself."""
     (case,) = (one for one in catalogue() if one.id == "x4-s0-to-s1")
-    answers, right = recorded(case), truth(case)
-    torch = look(case, answers["torch"], right, {})
+    answers, right = recorded_answers(case), truth(case)
+    torch = context_of_answer(case, answers["torch"], right, {})
 
     def moved(seen: Observed) -> Observed:
         assert seen.shards is not None
@@ -203,5 +203,5 @@ def test_shards_of_two_frameworks_that_differ_are_told() -> None:
     jax = answers["jax/jit"]
     other = msgspec.structs.replace(jax, seen=tuple(map(moved, jax.seen)))
     for answer, wanted in ((jax, {None}), (other, {"wrong"})):
-        found = beside(look(case, answer, right, {}), torch, frozenset())
+        found = compare_answers(context_of_answer(case, answer, right, {}), torch, frozenset())
         assert {one.severity for one in found if one.aspect == "shards"} == wanted

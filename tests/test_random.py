@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from adapters.answer import Observed
 from adapters.jax_xla import lines
-from adapters.reference.values import evaluate
+from adapters.reference.evaluate import evaluate
 from adapters.torch_dtensor.forms import Unsayable
 from adapters.torch_dtensor.ops import step_source
 from cases.arrays import pack, unpack
@@ -24,8 +24,8 @@ from cases.load import load
 from cases.model import Case, Layout, Step, mesh
 from cases.notation import from_placements
 from cases.ops import OPS
-from reports.judged import ROUTES
-from reports.randomness import asked, drawn, page
+from reports.judged_catalogue import ROUTES
+from reports.randomness import relation_asked, op_that_draws, page
 from suites.truth import truth
 from tests.judging import findings
 from tests.mistakes import mistakes, right_answer
@@ -252,11 +252,11 @@ def test_stages_have_numbers_of_their_own_in_numpy() -> None:
 def test_every_case_is_told_on_the_page() -> None:
     """Either as a placement or as what is asked of a seed."""
     for id in CASES:
-        assert (asked(id) is None) == id.startswith(
+        assert (relation_asked(id) is None) == id.startswith(
             ("init", "whole", "generator", "seed-generator", "dropout-x4-r", "dropout-x4-s",
              "dropout-a2")
         ), id  # fmt: skip
-        assert asked(id) or drawn(id), id
+        assert relation_asked(id) or op_that_draws(id), id
 
 
 def test_the_page_tells_who_shares_numbers() -> None:

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from adapters import values
+from adapters import array_store
 from adapters.answer import (
     Answer,
     Collective,
@@ -26,17 +26,17 @@ from adapters.answer import (
     Refused,
     Unsupported,
 )
-from adapters.host import Worker
-from adapters.kept import encode
-from adapters.normal import normalise, text
+from adapters.worker_client import WorkerClient
+from adapters.record_codec import encode
+from adapters.scrub import scrub_answer, scrub_text
 from adapters.protocol import VERSION, Hello, Promise
-from adapters.record import Record, digest, load, main, merge, of, save, suite, write
-from adapters.values import Values, path_beside
+from adapters.record import Record, digest_question, load, main, merge, record_of, save, suite_version, write
+from adapters.array_store import ArrayStore, path_beside
 from cases.arrays import pack
 from cases.errors import BadInput
 from cases.model import Foreign, Question, Step
 from tests.runs import ROOT
-from tests.test_host import question
+from tests.test_worker_client import question
 
 BLIND = "sends are not counted"
 PROMISES = {"toy/1": Promise(("shards", "full"), unless_partial=("full",))}
@@ -93,7 +93,7 @@ def test_a_record_from_before_there_were_promises_is_read(tmp_path: Path) -> Non
     path.write_bytes(text.replace(promises, b""))
     read = load(path)
     assert read.hello().promises == {}
-    assert read.kept("a") == answered("a")[1]
+    assert read.stored_answers("a") == answered("a")[1]
 
 
 def test_the_header_says_where_and_with_what_it_was_made(tmp_path: Path) -> None:
@@ -101,12 +101,12 @@ def test_the_header_says_where_and_with_what_it_was_made(tmp_path: Path) -> None
     header = load(kept(tmp_path / "r", [])).header
     assert header.platform == f"{sys.platform}-{platform.machine()}"
     assert f'version = "{header.suite}"' in (ROOT / "pyproject.toml").read_text()
-    assert header.suite == suite()
+    assert header.suite == suite_version()
 
 
 def test_a_live_worker_s_answers_are_read_back(tmp_path: Path) -> None:
     """What travelled between processes is kept as it was."""
-    worker = Worker("toy", "tests.toys.plain", SUBJECTS)
+    worker = WorkerClient("toy", "tests.toys.plain", SUBJECTS)
     try:
         asked = [question(f"q{i}", size=i) for i in range(9)]
         answers = [(one, worker.answer(one)) for one in asked]
@@ -149,8 +149,8 @@ def test_two_runs_give_the_same_bytes(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_chance_is_taken_out_of_a_text(said: str, wanted: str) -> None:
     """Once and for all."""
-    assert text(said) == wanted
-    assert text(wanted) == wanted
+    assert scrub_text(said) == wanted
+    assert scrub_text(wanted) == wanted
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_chance_is_taken_out_of_a_text(said: str, wanted: str) -> None:
 )
 def test_meaning_is_left_in_a_text(said: str) -> None:
     """Numbers, layouts and links are no chance."""
-    assert text(said) == said
+    assert scrub_text(said) == said
 
 
 def test_stacks_and_output_are_left_out_and_all_text_is_normalised() -> None:
@@ -184,8 +184,8 @@ def test_stacks_and_output_are_left_out_and_all_text_is_normalised() -> None:
     ]
     for end, clean_end in ends:
         answer = Answer("q", "toy/1", end, (seen,), None, (say,))
-        assert normalise(answer) == Answer("q", "toy/1", clean_end, (wanted,), None, (clean,))
-        assert normalise(normalise(answer)) == normalise(answer)
+        assert scrub_answer(answer) == Answer("q", "toy/1", clean_end, (wanted,), None, (clean,))
+        assert scrub_answer(scrub_answer(answer)) == scrub_answer(answer)
 
 
 def test_what_the_record_lacks_is_unsupported(tmp_path: Path) -> None:
@@ -218,9 +218,9 @@ def test_the_digest_differs_where_questions_do() -> None:
                            {"to": None}, {"params": {"axis": 0}})
         ),
     ]  # fmt: skip
-    assert len({digest(one) for one in [base, *others]}) == len(others) + 1
+    assert len({digest_question(one) for one in [base, *others]}) == len(others) + 1
     again = msgspec.json.decode(msgspec.json.encode(base), type=Question)
-    assert digest(again) == digest(base)
+    assert digest_question(again) == digest_question(base)
 
 
 def test_the_digest_does_not_know_defaults_or_the_order_of_parameters() -> None:
@@ -230,7 +230,7 @@ def test_the_digest_does_not_know_defaults_or_the_order_of_parameters() -> None:
         Step("y", "sum", ("x",), {"keepdims": True, "axis": 0}, None),
     ]
     asked = [Question("q", question().mesh, steps=(step,)) for step in said]
-    assert digest(asked[0]) == digest(asked[1]) == "b1dfaf7b6d492872"
+    assert digest_question(asked[0]) == digest_question(asked[1]) == "b1dfaf7b6d492872"
 
 
 def merged(path: Path, *records: Record) -> Path:
@@ -292,7 +292,7 @@ def test_a_record_that_cannot_be_finished_leaves_the_old_one(
     path = kept(tmp_path / "r", [answered("a")])
     before = both(path)
     with monkeypatch.context() as patch:
-        patch.setattr(values, "_PRESET", 99)
+        patch.setattr(array_store, "_PRESET", 99)
         with pytest.raises(lzma.LZMAError):
             write(path, HELLO, [answered("b")])
     assert both(path) == before
@@ -320,7 +320,7 @@ def test_lines_of_one_digest_have_the_same_answers(tmp_path: Path) -> None:
     two = load(kept(tmp_path / "2", other))
     same = [id for id in "abcd" if one.line_digest(id) == two.line_digest(id)]
     assert same == ["a"]
-    assert [id for id in "abcd" if one.kept(id) == two.kept(id)] == ["a", "d"]
+    assert [id for id in "abcd" if one.stored_answers(id) == two.stored_answers(id)] == ["a", "d"]
     with pytest.raises(KeyError):
         one.line_digest("e")
 
@@ -340,8 +340,8 @@ def test_a_line_that_stays_stays_as_it_is(tmp_path: Path) -> None:
     save(tmp_path / "strange", old)
     old = load(tmp_path / "strange")
     later = other(facts=("gloo", "9 ranks"))
-    new = of(later, [answered("d", value=4.0), answered("c", value=5.0)], "other")
-    path = merged(tmp_path / "m", old.only({"a"}), new)
+    new = record_of(later, [answered("d", value=4.0), answered("c", value=5.0)], "other")
+    path = merged(tmp_path / "m", old.with_only({"a"}), new)
     read = load(path)
     assert read.texts["a"] == old.texts["a"] == path.read_bytes().splitlines()[1]
     assert list(read.lines) == ["a", "c", "d"]
@@ -349,7 +349,7 @@ def test_a_line_that_stays_stays_as_it_is(tmp_path: Path) -> None:
         assert read.answer(asked) == given
     # Only what its lines name, each with its list of shards.
     assert len(msgspec.json.decode(read.values.content().split(b"\n")[0])["arrays"]) == 3
-    head = msgspec.structs.replace(read.header, count=3, values=old.header.values)
+    head = msgspec.structs.replace(read.header, count=3, array_store=old.header.values)
     assert head == old.header
 
 
@@ -357,7 +357,7 @@ def test_a_line_is_written_anew_only_where_a_mark_is_put(tmp_path: Path) -> None
     """Of two that other code wrote, the one that is answered otherwise now."""
     old = load(kept(tmp_path / "old", [answered("a"), answered("b")]))
     old.texts = {id: strange(text) for id, text in old.texts.items()}
-    again = of(HELLO, [answered("a"), answered("b", value=2.0)])
+    again = record_of(HELLO, [answered("a"), answered("b", value=2.0)])
     texts = merge([old, again]).texts
     assert texts["a"] == old.texts["a"]
     assert texts["b"].endswith(b'"unstable":["toy/1"]}')
@@ -370,7 +370,7 @@ def test_a_list_takes_its_arrays_along(tmp_path: Path) -> None:
     many = question("m"), tuple(Answer("m", one, Done(), (seen,)) for one in SUBJECTS)
     read = load(kept(tmp_path / "r", [many, answered("a", value=9.0)]))
     assert b'"shards":"#' in read.texts["m"]
-    part = merged(tmp_path / "part", read.only({"m"}))
+    part = merged(tmp_path / "part", read.with_only({"m"}))
     assert load(part).answer(many[0]) == many[1]
     assert both(part) == both(kept(tmp_path / "alone", [many]))
 
@@ -399,13 +399,13 @@ def test_a_record_is_of_what_says_hello(tmp_path: Path) -> None:
     """Whatever it was started with, and in whichever patch of its Python."""
     path = kept(tmp_path / "r", [answered("a")])
     read = load(path)
-    read.check(other(python="3.11.1", facts=()), SUBJECTS)
+    read.check_can_extend(other(python="3.11.1", facts=()), SUBJECTS)
     with pytest.raises(BadInput, match=rf"^{path}: release: found '1\.0\+cpu', wanted '2' as runs"):
-        read.check(other(release="2"), SUBJECTS)
+        read.check_can_extend(other(release="2"), SUBJECTS)
     with pytest.raises(BadInput, match=r"unseen: found .* as runs here"):
-        read.check(other(unseen=()), SUBJECTS)
+        read.check_can_extend(other(unseen=()), SUBJECTS)
     with pytest.raises(BadInput, match="subjects: found"):
-        read.check(HELLO, SUBJECTS[:1])
+        read.check_can_extend(HELLO, SUBJECTS[:1])
 
 
 def test_what_is_not_of_one_release_is_not_put_together(tmp_path: Path) -> None:
@@ -435,7 +435,7 @@ def test_a_further_run_is_added_by_command(tmp_path: Path) -> None:
     assert {id: line.unstable for id, line in marked.lines.items()} == {
         "a": (), "b": ("toy/1",), "c": (),
     }  # fmt: skip
-    assert marked.kept("b") == answered("b")[1]
+    assert marked.stored_answers("b") == answered("b")[1]
 
 
 @pytest.mark.parametrize(
@@ -458,9 +458,9 @@ def test_committed_records_are_what_is_written_of_their_answers(tmp_path: Path, 
     """Every answer read and written again: the same bytes, small, in the order of their ids."""
     path = ROOT / "records" / f"{name}.jsonl"
     read = load(path)
-    arrays = Values()
+    arrays = ArrayStore()
     for id, line in read.lines.items():
-        assert encode(read.kept(id), read.mesh(id), arrays) == line.answers
+        assert encode(read.stored_answers(id), read.mesh(id), arrays) == line.answers
     assert arrays.content() == read.values.content()
     save(tmp_path / "again", read)
     assert both(tmp_path / "again") == both(path)

@@ -11,14 +11,14 @@ from adapters.registry import subjects
 from cases.catalogue import family
 from cases.errors import BadInput
 from cases.ledger import LEDGER, load_ledger
-from suites.pairs import count
-from suites.replay import Live, check, read, strayed, unstable
-from suites.shelf import load
-from suites.sources import RECORDS, pinned, record_path
+from suites.release_pairs import count
+from suites.replay import LiveRun, check_releases, read_live_run, compare_verdicts, unstable_subjects
+from suites.record_index import load_records
+from suites.sources import RECORDS, pinned_releases, record_path
 from suites.verdict import Verdict
 from tests.runs import run
 
-PAIR = tuple((name, record_path(RECORDS, name, release)) for name, release in pinned().items())
+PAIR = tuple((name, record_path(RECORDS, name, release)) for name, release in pinned_releases().items())
 RIGHT = Verdict("c", "y", "global", "torch", "reference", "agree")
 WRONG = msgspec.structs.replace(RIGHT, verdict="divergence", got="[1]")
 OTHER = msgspec.structs.replace(RIGHT, step="z")
@@ -28,9 +28,9 @@ def test_a_live_run_and_the_records_of_its_releases_say_the_same(tmp_path: Path)
     """Of every case of the lesson, in both frameworks; `tox -e tests` has all of the catalogue."""
     ran = run(tmp_path, "suites/test_lesson.py")
     assert ran.code == 0, ran.out
-    shelf, ledger = load(PAIR), load_ledger(LEDGER, subjects())
-    live = read(tmp_path / "verdicts.jsonl")
-    assert live.releases == pinned()
+    shelf, ledger = load_records(PAIR), load_ledger(LEDGER, subjects())
+    live = read_live_run(tmp_path / "verdicts.jsonl")
+    assert live.releases == pinned_releases()
     tally = count(family("lesson"), shelf, ledger, live)
     assert tally.replayed == len(family("lesson"))
     assert tally.strayed == []
@@ -58,30 +58,30 @@ def test_every_line_has_to_be_met(
     differing: list[tuple[Verdict | None, Verdict | None]],
 ) -> None:
     """Once each; two that are about one thing are told together."""
-    found = strayed(live, replayed, frozenset())
+    found = compare_verdicts(live, replayed, frozenset())
     assert [(one.live, one.replayed) for one in found] == differing
 
 
 def test_of_what_is_unstable_the_verdict_alone_counts() -> None:
     """Its texts have values that no two runs share."""
     again = msgspec.structs.replace(WRONG, got="[2]")
-    assert strayed([WRONG], [again], frozenset()) != []
-    assert strayed([WRONG], [again], frozenset({"torch"})) == []
-    assert strayed([WRONG], [RIGHT], frozenset({"torch"})) != []
+    assert compare_verdicts([WRONG], [again], frozenset()) != []
+    assert compare_verdicts([WRONG], [again], frozenset({"torch"})) == []
+    assert compare_verdicts([WRONG], [RIGHT], frozenset({"torch"})) != []
 
 
 def test_what_is_held_beside_an_unstable_answer_of_torch_is_unstable_too() -> None:
     """By the marks of the releases that ran."""
-    shelf = load(PAIR)
+    shelf = load_records(PAIR)
     case = next(iter(shelf["torch"][0].lines))
-    live = Live(pinned(), {})
-    assert unstable(case, live, shelf) == frozenset(
+    live = LiveRun(pinned_releases(), {})
+    assert unstable_subjects(case, live, shelf) == frozenset(
         s for one in (shelf["torch"][0], shelf["jax"][0]) for s in one.lines[case].unstable
     )
     line = shelf["torch"][0].lines[case]
-    shelf["torch"][0].lines[case] = msgspec.structs.replace(line, unstable=("torch",))
-    assert unstable(case, live, shelf) == frozenset(subjects())
-    assert unstable(case, Live({"torch": "1.0"}, {}), shelf) == frozenset()
+    shelf["torch"][0].lines[case] = msgspec.structs.replace(line, unstable_subjects=("torch",))
+    assert unstable_subjects(case, live, shelf) == frozenset(subjects())
+    assert unstable_subjects(case, LiveRun({"torch": "1.0"}, {}), shelf) == frozenset()
 
 
 @pytest.mark.parametrize("text", ["", "{}", "no JSON\n", '{"versions": {}}\n{"case": 1}\n'])
@@ -90,10 +90,10 @@ def test_what_is_no_file_of_verdicts_is_refused(tmp_path: Path, text: str) -> No
     path = tmp_path / "live.jsonl"
     path.write_text(text)
     with pytest.raises(BadInput, match="wanted what --verdicts leaves"):
-        read(path)
+        read_live_run(path)
 
 
 def test_a_run_of_a_release_without_a_record_is_refused(tmp_path: Path) -> None:
     """Nothing could be held against it."""
     with pytest.raises(BadInput, match="found a run of torch 9"):
-        check(Live({"torch": "9.9"}, {}), load(PAIR), tmp_path / "live.jsonl")
+        check_releases(LiveRun({"torch": "9.9"}, {}), load_records(PAIR), tmp_path / "live.jsonl")

@@ -17,13 +17,13 @@ from adapters.answer import Answer, Done, Hung, Observed, Refused
 from adapters.registry import framework_of, subjects
 from cases.arrays import Array, pack, unpack
 from cases.catalogue import catalogue
-from cases.layout import offset, ranges
+from cases.layout import offset, index_ranges
 from cases.ledger import LEDGER, load_ledger
 from cases.load import load
 from cases.model import Case, Layout
-from reports.faults import Check, Fault, NoScript, faults
-from reports.repro import SCRIPTS, texts
-from reports.tell import recorded
+from reports.faults import Check, Fault, NoScript, find_faults
+from reports.repro import SCRIPTS, make_scripts
+from reports.tell import recorded_answers
 from suites.judge import judge
 from suites.verdict import Verdict
 
@@ -76,9 +76,9 @@ for path in sys.argv[2:]:
 
 def scripts(case: Case) -> dict[str, str]:
     """The scripts of a case as the committed records have it, by name."""
-    answers = recorded(case)
+    answers = recorded_answers(case)
     judgement = judge(case, answers, LEDGER_ENTRIES)
-    made, _ = texts(case, judgement, answers, RELEASES)
+    made, _ = make_scripts(case, judgement, answers, RELEASES)
     return {name.removesuffix(".py"): text for name, text in made.items()}
 
 
@@ -143,9 +143,9 @@ def test_the_script_of_each_public_report_shows_its_fault(framework: str, tmp_pa
     for case in CASES.values():
         if not (case.id.startswith("public/") or case.id == "along.cumprod"):
             continue
-        answers = recorded(case)
+        answers = recorded_answers(case)
         judgement = judge(case, answers, LEDGER_ENTRIES)
-        found, missing = texts(case, judgement, answers, RELEASES)
+        found, missing = make_scripts(case, judgement, answers, RELEASES)
         made |= {
             name.removesuffix(".py"): text.replace(_PATIENT, _HASTY)
             for name, text in found.items()
@@ -161,7 +161,7 @@ def test_the_script_of_each_public_report_shows_its_fault(framework: str, tmp_pa
             for verdict in judgement.verdicts
             if framework_of(verdict.subject) == framework
         }
-        fault = faults(case, judgement, answers)[0].get(framework)
+        fault = find_faults(case, judgement, answers)[0].get(framework)
         if fault is not None and "wrong" in grave:
             assert fault.verdict.severity == "wrong", case.id
     assert without == NONE[framework]
@@ -181,7 +181,7 @@ def test_a_refusal_that_only_a_later_step_brings_about_has_that_step(tmp_path: P
     (case,) = load(tmp_path / "twice.toml")
     refused = Refused("AssertionError", "(no text; raised in _reduce_value)", "h/full")
     answers = {"torch": Answer(case.id, "torch", refused)}
-    (text,) = texts(case, judge(case, answers, ()), answers, RELEASES)[0].values()
+    (text,) = make_scripts(case, judge(case, answers, ()), answers, RELEASES)[0].values()
     code, out = ask(tmp_path, "torch", {"twice": text})["twice"]
     assert code == 1, out
     assert "got    AssertionError" in out
@@ -200,7 +200,7 @@ table = { shape = [8, 4], spec = "P('tp')" }
 
 def agreeing(case: Case, subject: str, check: Check, **more: Any) -> Fault:
     """A fault that is none: what y is, wanted."""
-    seen = recorded(case)[subject]["y"]
+    seen = recorded_answers(case)[subject]["y"]
     verdict = Verdict(case.id, "y", "global", subject, "reference", "divergence")
     fields = {"mesh": case.question.mesh, "seen": seen, **more}
     return Fault(verdict, check, "y", False, "wrong value", **fields)
@@ -216,7 +216,7 @@ def spoiled(array: Array) -> Array:
 def checks(seen: Observed, case: Case, wrong: bool) -> dict[Check, dict[str, Any]]:
     """For each kind of check what makes it agree with an answer, or not."""
     assert isinstance(seen.layout, Layout)
-    held = ranges(case.question.mesh, seen.layout, seen.shape)
+    held = index_ranges(case.question.mesh, seen.layout, seen.shape)
     shards = tuple(one for one in seen.shards or () if one is not None)
     whole = Layout(((),) * len(seen.shape))
     kinds: dict[str, int] = {}
@@ -238,7 +238,7 @@ def test_a_script_ends_well_once_its_fault_is_gone(framework: str, tmp_path: Pat
     """Every kind of check passes on what is right, and fails on the same program spoiled."""
     case = CASES["x4-s0-to-s1"]
     subject = {"torch": "torch", "jax": "jax/explicit"}[framework]
-    seen = recorded(case)[subject]["y"]
+    seen = recorded_answers(case)[subject]["y"]
     made, wanted = {}, {}
     for wrong in (False, True):
         for check, more in checks(seen, case, wrong).items():
@@ -260,7 +260,7 @@ def test_a_script_tells_who_waits(tmp_path: Path) -> None:
     (case,) = load(tmp_path / "hangs.toml")
     answers = {"torch": Answer(case.id, "torch", Hung("rank 1 raised", "m", "RuntimeError: max()"))}
     judgement = judge(case, answers, ())
-    (text,) = texts(case, judgement, answers, RELEASES)[0].values()
+    (text,) = make_scripts(case, judgement, answers, RELEASES)[0].values()
     assert "time.time() + 20" in text
     made = {"hangs": text.replace("time.time() + 20", "time.time() + 5")}
     code, out = ask(tmp_path, "torch", made)["hangs"]
@@ -274,7 +274,7 @@ def test_a_torch_script_runs_under_torchrun(wrong: bool, tmp_path: Path) -> None
     """With a rank for each device, which torchrun starts."""
     case = next(one for one in CASES.values() if one.question.mesh.shape == (2,) and _full(one))
     name = case.question.inputs[0].name
-    seen = recorded(case)["torch"][name]
+    seen = recorded_answers(case)["torch"][name]
     verdict = Verdict(case.id, name, "global", "torch", "reference", "divergence")
     right = (spoiled(seen.full[0]) if wrong else seen.full[0],)
     fault = Fault(
@@ -289,7 +289,7 @@ def test_a_torch_script_runs_under_torchrun(wrong: bool, tmp_path: Path) -> None
 
 
 def _full(case: Case) -> bool:
-    answer = recorded(case)["torch"]
+    answer = recorded_answers(case)["torch"]
     return (
         isinstance(answer.end, Done) and answer.seen[0].full != () and answer.seen[0].shape > (1,)
     )
@@ -302,9 +302,9 @@ def test_a_script_of_the_catalogue_is_short_and_needs_nothing_of_ours() -> None:
     """
     lengths, reasons = [], set[str]()
     for case in list(CASES.values())[::12]:
-        answers = recorded(case)
+        answers = recorded_answers(case)
         judgement = judge(case, answers, LEDGER_ENTRIES)
-        found, missing = faults(case, judgement, answers)
+        found, missing = find_faults(case, judgement, answers)
         assert set(missing.values()) <= {
             "collectives: the kinds are those wanted, over other mesh axes"
         }

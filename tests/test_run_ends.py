@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from adapters.process import ROOT
-from tests.test_host import gone, living
+from adapters.worker_process import ROOT
+from tests.test_worker_client import gone, living
 
 RUN = """
     import sys, time

@@ -8,7 +8,7 @@ import tempfile
 import pytest
 
 from adapters import stacks
-from adapters.stacks import OURS_ALONE, theirs
+from adapters.stacks import ONLY_OWN_FRAMES, remove_own_frames
 from tests.runs import ROOT
 
 TORCH = "/usr/lib/python3/site-packages/torch/distributed"
@@ -36,14 +36,14 @@ def test_frames_of_the_framework_and_the_program_are_kept_in_order() -> None:
     other = "\n".join(["Stack (most recent call first):", *frames])
     # What the standard library does between frames of ours is ours.
     between = '\n  File "/usr/lib/python3.11/functools.py", line 3 in call'
-    assert theirs(RANK) == theirs(other) == TOLD + between
+    assert remove_own_frames(RANK) == remove_own_frames(other) == TOLD + between
 
 
 def test_a_process_that_waits_for_this_suite_is_told_so() -> None:
     """It has no other frames."""
     head, *_ = RANK.splitlines()
     ours = f'{head}\n  File "{ROOT}/adapters/torch_dtensor/wire.py", line 160 in receive'
-    assert theirs(ours) == OURS_ALONE
+    assert remove_own_frames(ours) == ONLY_OWN_FRAMES
 
 
 def test_threads_that_have_frames_are_told_apart() -> None:
@@ -53,18 +53,18 @@ def test_threads_that_have_frames_are_told_apart() -> None:
     idle = f'Thread 0x00007f11 [idle] {first}\n  File "{ROOT}/suites/run.py", line 1 in f'
     user = f'Thread 0x00007f22 {first}\n  File "/home/me/attention.py", line 7 in f'
     text = "\n".join(["chatter", idle, user, RANK])
-    told = theirs(text).splitlines()
+    told = remove_own_frames(text).splitlines()
     assert told[:3] == ["chatter", *user.splitlines()]
     assert told[3] == RANK.splitlines()[0]
     assert frames[0] in told
-    assert str(ROOT) not in theirs(text)
-    assert theirs(user) == '  File "/home/me/attention.py", line 7 in f'
+    assert str(ROOT) not in remove_own_frames(text)
+    assert remove_own_frames(user) == '  File "/home/me/attention.py", line 7 in f'
 
 
 def test_what_is_no_stack_is_left_as_it_is() -> None:
     """A sentence that there is none, or what a process printed."""
     for text in ("", "(no stack in 0.4 s)", "about to abort\nnow"):
-        assert theirs(text) == text
+        assert remove_own_frames(text) == text
 
 
 @pytest.mark.parametrize("every", [False, True])
@@ -74,9 +74,9 @@ def test_a_stack_of_this_python_is_read(every: bool, monkeypatch: pytest.MonkeyP
         faulthandler.dump_traceback(file, all_threads=every)
         file.seek(0)
         text = file.read()
-    assert "in test_a_stack_of_this_python_is_read" in theirs(text)
+    assert "in test_a_stack_of_this_python_is_read" in remove_own_frames(text)
     monkeypatch.setattr(stacks, "_OURS", (f"{ROOT}/tests/",))
-    shown = theirs(text)
+    shown = remove_own_frames(text)
     assert "test_stacks.py" not in shown
     # pytest-xdist has a thread of its own, which is not the suite's.
-    assert every or shown == OURS_ALONE
+    assert every or shown == ONLY_OWN_FRAMES

@@ -13,11 +13,11 @@ from adapters.answer import (
     Answer,
     Done,
     Hung,
-    ending,
+    format_end,
 )
 from adapters.torch_dtensor.script import CHECKED, task
 from cases.model import (
-    REST,
+    STACKED_AXIS,
     Foreign,
     Layout,
     Mesh,
@@ -129,7 +129,7 @@ def test_meshes_are_derived_in_a_world_of_their_own(live: Live) -> None:
     assert answer["v"].offsets == ((0,), (0,), (1,), (1,)) * 2
     assert values(answer["v/b"].shards) == values(answer["v"].shards)
     assert counted(answer["y"].collectives) == [("all-gather", ("f",), 8)]
-    assert answer["y"].mesh == mesh({REST: 2, "f": 4})
+    assert answer["y"].mesh == mesh({STACKED_AXIS: 2, "f": 4})
     assert live.ranks() == before
 
 
@@ -231,7 +231,7 @@ def test_an_op_is_spelled_as_torch_spells_it(
     """Numbers on either side, lists of dims, kept dims: the full tensor is NumPy's."""
     step = Step("y", op, args, params)  # type: ignore[arg-type]
     answer = live.ask(question("op", LINE, [given("x", [4, 2], "S(0)")], [step]))
-    assert ending(answer.end) == "done"
+    assert format_end(answer.end) == "done"
     assert values(answer["y"].full) == [np.array(wanted, "float32").tolist()]
 
 

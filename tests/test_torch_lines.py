@@ -11,11 +11,11 @@ import pytest
 from adapters.answer import (
     Collective,
 )
-from adapters.torch_dtensor import merge
+from adapters.torch_dtensor import merge_ranks
 from adapters.torch_dtensor.ops import Unsayable, step_source, variable
 from adapters.torch_dtensor.rows import ROWS
 from adapters.torch_dtensor.script import Unanswerable, task
-from adapters.torch_dtensor.wire import Raised, Report, Seen, digest
+from adapters.torch_dtensor.rank_messages import Raised, Report, RankObservation, digest
 from cases.arrays import pack
 from cases.model import (
     Param,
@@ -24,7 +24,7 @@ from cases.model import (
     mesh,
 )
 from cases.ops import OPS
-from cases.program import Typed
+from cases.program import TensorType
 from tests.torch_worker import (
     LINE,
     SQUARE,
@@ -76,7 +76,7 @@ def shaped(
 ) -> str:
     names = [f"x{i}" for i in range(len(shapes))]
     known = {
-        name: Typed(tuple(shape), dtype)
+        name: TensorType(tuple(shape), dtype)
         for name, shape, dtype in zip(names, shapes, dtypes.split() * len(shapes))
     }
     return step_source(Step("y", op, tuple(names), params), LINE, "mesh", lambda: known)
@@ -130,7 +130,7 @@ def test_a_recipe_without_a_module_is_refused_by_name() -> None:
     assert (lines.inputs, lines.steps, lines.recipe) == ((), (), Recipe("mlp-tp"))
 
 
-def _seen(rank: int, **more: object) -> Seen:
+def _seen(rank: int, **more: object) -> RankObservation:
     full = pack(np.array([1.0, 2.0], "float32"))
     fields: dict[str, object] = {
         "name": "y",
@@ -144,7 +144,7 @@ def _seen(rank: int, **more: object) -> Seen:
         "collectives": (Collective("all-gather", ("x",), 4, 10 + rank),),
         "full_collectives": (),
     }
-    return Seen(**(fields | more))  # type: ignore[arg-type]
+    return RankObservation(**(fields | more))  # type: ignore[arg-type]
 
 
 BACKWARDS = mesh({"x": 4}, (3, 2, 1, 0))
@@ -153,8 +153,8 @@ BACKWARDS = mesh({"x": 4}, (3, 2, 1, 0))
 def test_ranks_that_report_alike_are_one_observation() -> None:
     """In mesh position order, with the bytes of the rank where the operand is largest."""
     reports = {rank: Report((_seen(rank),)) for rank in range(4)}
-    assert merge.differing(reports) == ()
-    (seen,) = merge.observed(BACKWARDS, reports, {}, {})
+    assert merge_ranks.find_differing_full_tensors(reports) == ()
+    (seen,) = merge_ranks.merge_observations(BACKWARDS, reports, {}, {})
     assert values(seen.shards) == [[3], [2], [1], [0]]
     assert values(seen.full) == [[1.0, 2.0]]
     assert counted(seen.collectives) == [("all-gather", ("x",), 13)]
@@ -165,7 +165,7 @@ def test_a_rank_that_reports_otherwise_is_a_disagreement() -> None:
     """Layout and collectives each give a sentence that names the rank."""
     other = _seen(1, layout=layout("S(0)", LINE, 1), collectives=())
     reports = {rank: Report((_seen(rank) if rank != 1 else other,)) for rank in range(4)}
-    (seen,) = merge.observed(BACKWARDS, reports, {}, {})
+    (seen,) = merge_ranks.merge_observations(BACKWARDS, reports, {}, {})
     assert [text.split(" reports")[0] for text in seen.disagreements] == [
         "layout: rank 1",
         "collectives: rank 1",
@@ -179,9 +179,9 @@ def test_differing_full_tensors_are_all_told() -> None:
         rank: Report((_seen(rank, full=whole[3] if rank == 3 else digest(whole[rank])),))
         for rank in range(4)
     }
-    assert merge.differing(reports) == ("y",)
+    assert merge_ranks.find_differing_full_tensors(reports) == ("y",)
     fulls = {rank: {"y": whole[rank]} for rank in range(4)}
-    (seen,) = merge.observed(BACKWARDS, reports, fulls, {})
+    (seen,) = merge_ranks.merge_observations(BACKWARDS, reports, fulls, {})
     assert values(seen.full) == [[3], [2], [1], [0]]
 
 
@@ -189,9 +189,9 @@ def test_ranks_are_in_step_only_after_the_same_collectives() -> None:
     """Else one of them may wait for what the others never join."""
     fired = (Collective("all-gather", ("x",), 4, 8),)
     one = Raised("ValueError", "no", "y", False, fired)
-    assert merge.in_step([one, msgspec.structs.replace(one, line="nor I")])
-    assert not merge.in_step([one, msgspec.structs.replace(one, fired=())])
-    assert not merge.in_step([one, msgspec.structs.replace(one, place="z")])
-    assert merge.differently({0: one, 2: msgspec.structs.replace(one, line="nor I")}) == (
+    assert merge_ranks.raised_in_step([one, msgspec.structs.replace(one, line="nor I")])
+    assert not merge_ranks.raised_in_step([one, msgspec.structs.replace(one, fired=())])
+    assert not merge_ranks.raised_in_step([one, msgspec.structs.replace(one, place="z")])
+    assert merge_ranks.format_error_differences({0: one, 2: msgspec.structs.replace(one, line="nor I")}) == (
         "rank 2 raised ValueError at y: nor I",
     )

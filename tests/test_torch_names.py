@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from adapters.answer import Done, Unsupported
-from adapters.names import missing, place
-from adapters.torch_dtensor.names import NAMES, imports
+from adapters.release_names import format_missing, find_location
+from adapters.torch_dtensor.names import NAMES, format_imports
 from adapters.torch_dtensor.ops import step_source
 from cases.model import Question, Recipe, Step, mesh
-from suites.sources import pinned
+from suites.sources import pinned_releases
 from tests.torch_worker import LINE, ROOT, SIMPLE, Live
 
 OLDER = "2.7.1"
@@ -83,7 +83,7 @@ def _run(script: str) -> object:
 def test_every_place_is_there_and_no_other() -> None:
     """In the release that runs this, a name is at its newest place just where the table says so."""
     release, found = _run(THERE)  # type: ignore[misc]
-    assert found == {name: place(NAMES, name, release) is NAMES[name][0] for name in NAMES}
+    assert found == {name: find_location(NAMES, name, release) is NAMES[name][0] for name in NAMES}
 
 
 def test_places_are_in_order() -> None:
@@ -103,7 +103,7 @@ def test_places_are_in_order() -> None:
 )
 def test_a_place_is_chosen_by_release(release: str, wanted: str) -> None:
     """Local tags do not count, and a pre-release has what its release will have."""
-    found = place(NAMES, "DTensor", release)
+    found = find_location(NAMES, "DTensor", release)
     assert found is not None
     assert found.path == wanted
 
@@ -111,20 +111,20 @@ def test_a_place_is_chosen_by_release(release: str, wanted: str) -> None:
 def test_what_is_missing_is_named_with_the_release_that_has_it() -> None:
     """Before it came, and not after."""
     said = "torch 2.2.2 has no local_map, which is there since 2.4"
-    assert missing(NAMES, "local_map", "torch", "2.2.2+cu121") == said
-    assert place(NAMES, "local_map", "2.2.2") is None
+    assert format_missing(NAMES, "local_map", "torch", "2.2.2+cu121") == said
+    assert find_location(NAMES, "local_map", "2.2.2") is None
 
 
 def test_scripts_import_what_their_release_has() -> None:
     """From the private package before 2.5, and the reduction of Partial by its enum before 2.4."""
-    assert "from torch.distributed._tensor.placement_types import _Partial" in imports("2.2.2")
-    assert imports("2.2.2")[-1].startswith("Partial = lambda kind='sum': _Partial(")
+    assert "from torch.distributed._tensor.placement_types import _Partial" in format_imports("2.2.2")
+    assert format_imports("2.2.2")[-1].startswith("Partial = lambda kind='sum': _Partial(")
     old = "from torch.distributed._tensor import DTensor, Partial, Replicate, Shard"
-    assert f"{old}, distribute_tensor" in imports("2.4.1")
-    assert not any("._tensor" in line or "_Partial" in line for line in imports("2.5.1"))
+    assert f"{old}, distribute_tensor" in format_imports("2.4.1")
+    assert not any("._tensor" in line or "_Partial" in line for line in format_imports("2.5.1"))
     full = Step("y", "full", (), {"shape": [2], "value": 1})
     assert step_source(full, LINE).startswith("dtensor.full(")
-    assert "from torch.distributed import tensor as dtensor" in imports("2.5.1")
+    assert "from torch.distributed import tensor as dtensor" in format_imports("2.5.1")
 
 
 def test_what_a_release_lacks_ends_a_recipe_by_name(tmp_path: Path) -> None:
@@ -162,5 +162,5 @@ def test_a_recorder_in_front_of_every_op_notes_the_same() -> None:
 
 def test_the_table_is_held_against_the_release_that_the_project_runs() -> None:
     """It is one that has all that the adapter knows of, so that no place goes unlooked at."""
-    lacking = [name for name in NAMES if place(NAMES, name, pinned()["torch"]) is None]
+    lacking = [name for name in NAMES if find_location(NAMES, name, pinned_releases()["torch"]) is None]
     assert lacking == []

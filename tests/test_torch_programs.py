@@ -11,7 +11,7 @@ import pytest
 
 from adapters.answer import Collective, Done, Refused
 from adapters.torch_dtensor.script import Unanswerable, task
-from adapters.torch_dtensor.wire import places
+from adapters.torch_dtensor.rank_messages import progress_points
 from cases.arrays import pack
 from cases.model import Input, MeshStep, Question, Step, mesh
 from tests.torch_worker import (
@@ -251,7 +251,7 @@ def test_a_mesh_that_was_flattened_does_not_leak(live: Live, tmp_path: Path) -> 
 
 def test_places_stand_in_the_order_that_ranks_come_by_them() -> None:
     """A late mesh stands behind what it comes after, so that a hang is told where it is."""
-    assert places(task(flattened("q")))[:5] == ("mesh", "p", "q", "f", "r")
+    assert progress_points(task(flattened("q")))[:5] == ("mesh", "p", "q", "f", "r")
 
 
 def test_the_mesh_of_a_question_is_never_late() -> None:

@@ -13,12 +13,12 @@ import pytest
 from adapters.answer import Answer, Collective, Done, Observed, Refused, Unsupported
 from adapters.torch_dtensor.script import CHECKED
 from cases.arrays import unpack
-from cases.layout import ranges
+from cases.layout import index_ranges
 from cases.model import Layout, Mesh, Question, Recipe, mesh
 from cases.recipes import MODELS, RECIPES, sizes_of
-from cases.recipes.layouts import layouts, observed, plain
+from cases.recipes.layouts import tensor_layouts, observed_names, unsharded_names
 from cases.recipes.meaning import forward
-from cases.recipes.values import all_values
+from cases.recipes.parameter_values import all_arrays
 from tests.torch_worker import Live, addends, question, to
 
 RUNS = [
@@ -99,7 +99,7 @@ def test_a_sharded_step_is_the_plain_one(asked: Asked, name: str, axes: tuple[in
     assert answer.end == Done()
     assert answer.complaints == answer.apart == ()
     row = RECIPES[name]
-    assert [seen.name for seen in answer.seen] == [*observed(row), *plain(row)]
+    assert [seen.name for seen in answer.seen] == [*observed_names(row), *unsharded_names(row)]
     assert off(answer) == set()
     # Not because nothing happens: a step moves every parameter.
     for tensor in MODELS[row.model].parameters:
@@ -111,8 +111,8 @@ def test_tensors_lie_as_the_plan_has_them(asked: Asked, name: str, axes: tuple[i
     """By what DTensor reports, and by the shards themselves; the plain step lies nowhere."""
     answer, asking = asked.step(name, axes), training(name, axes)
     on, row = asking.mesh, RECIPES[name]
-    planned = layouts(row, sizes_of(asking), on)
-    numbers = all_values(row.model, sizes_of(asking), "float64")
+    planned = tensor_layouts(row, sizes_of(asking), on)
+    numbers = all_arrays(row.model, sizes_of(asking), "float64")
     for seen in answer.seen:
         if seen.name.startswith("plain/"):
             assert (seen.layout, seen.shards, seen.offsets) == (None, None, None)
@@ -126,7 +126,7 @@ def test_tensors_lie_as_the_plan_has_them(asked: Asked, name: str, axes: tuple[i
         if seen.layout.partial:
             np.testing.assert_allclose(sum(shards), value(seen))
             continue
-        for held, shard in zip(ranges(on, seen.layout, seen.shape), shards, strict=True):
+        for held, shard in zip(index_ranges(on, seen.layout, seen.shape), shards, strict=True):
             np.testing.assert_array_equal(shard, value(seen)[tuple(slice(*one) for one in held)])
         if seen.name in numbers:
             np.testing.assert_array_equal(value(seen), numbers[seen.name])
@@ -171,7 +171,7 @@ def by_hand(name: str, n: int) -> dict[str, list[tuple[str, tuple[str, ...], int
             hidden = ("all-reduce", ax, 4 * 4 * 8 * 8)
             return {"forward": [hidden, *[per_token] * 3], "backward": [hidden], "update": []}
         case "moe-ep":
-            values = all_values("moe", MODELS["moe"].sizes, "float64")
+            values = all_arrays("moe", MODELS["moe"].sizes, "float64")
             chosen = np.argmax(values["x"] @ values["router.weight"].T, axis=-1).reshape(n, -1)
             sent = chosen[0].size * 4 * 8
             busiest = max(np.bincount(chosen.ravel() // (4 // n), minlength=n)) * 4 * 8
@@ -273,7 +273,7 @@ def test_attention_that_is_not_causal_means_what_it_means_in_numpy(asked: Asked)
     """Every query looks at every key, in context parallelism and on one device."""
     asking = training("attention-ring", (2,))
     answer, sizes = asked.step("attention-ring", (2,)), sizes_of(asking)
-    numbers = all_values("full-attention", sizes, "float64")
+    numbers = all_arrays("full-attention", sizes, "float64")
     full, causal = (forward(name, sizes, numbers) for name in ("full-attention", "attention"))
     assert not np.allclose(full, causal)
     for name in ("out", "plain/out"):
@@ -335,7 +335,7 @@ def test_a_plan_is_the_step_without_numbers(asked: Asked, name: str, axes: tuple
     assert planned.end == Done()
     assert planned.program == real.program
     assert planned.complaints == ()
-    assert [seen.name for seen in planned.seen] == list(observed(RECIPES[name]))
+    assert [seen.name for seen in planned.seen] == list(observed_names(RECIPES[name]))
     for seen in planned.seen:
         theirs = real[seen.name]
         assert (seen.layout, seen.shape, seen.dtype) == (theirs.layout, theirs.shape, theirs.dtype)

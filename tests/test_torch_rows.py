@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from adapters.answer import Answer, Done, Refused, ending
-from adapters.reference.values import evaluate
+from adapters.answer import Answer, Done, Refused, format_end
+from adapters.reference.evaluate import evaluate
 from cases.arrays import Array, pack, unpack
 from cases.catalogue.samples import SAMPLES, Operand, Sample
-from cases.catalogue.samples import values as filled
+from cases.catalogue.samples import operand_values as filled
 from cases.model import Input, Layout, Question, Step, mesh
 from cases.ops import OPS, tolerance
 from tests.torch_worker import Live, layout
@@ -96,7 +96,7 @@ def test_a_row_gives_what_the_op_means(live: Live, sample: Sample) -> None:
         assert plain.shards is not None
         assert all(near(one, wanted, sample.op) for one in plain.shards)
     else:
-        assert ending(answer.end) == "done"
+        assert format_end(answer.end) == "done"
         (full,) = answer["y"].full
         assert near(full, wanted, sample.op)
     assert not answer.complaints
@@ -119,7 +119,7 @@ def test_a_row_has_the_gradient_of_what_the_op_means(live: Live, name: str) -> N
     (sample,) = (one for one in EACH if one.name == name)
     question = asked(sample, slopes=True)
     answer = live.ask(question)
-    assert ending(answer.end) == "done"
+    assert format_end(answer.end) == "done"
     assert question.check
     wanted = evaluate(question)
     for slope in question.check:

@@ -17,7 +17,7 @@ from adapters.answer import (
     Observed,
 )
 from cases.arrays import Array, numpy_dtype, pack, unpack
-from cases.layout import offset, ranges
+from cases.layout import offset, index_ranges
 from cases.model import (
     Input,
     Layout,
@@ -142,7 +142,7 @@ def right(seen: Observed, on: Mesh, text: str, shape: Sequence[int], dtype: str)
     """Assert layout, shards, offsets and full tensor of what counts 0, 1, 2, …"""
     wanted = layout(text, on, len(shape))
     whole = counting(shape, dtype)
-    held = ranges(on, wanted, tuple(shape))
+    held = index_ranges(on, wanted, tuple(shape))
     assert (seen.layout, seen.shape, seen.dtype) == (wanted, tuple(shape), dtype)
     slices = [pack(whole[tuple(slice(*one) for one in spans)]) for spans in held]
     assert seen.shards == tuple(slices)

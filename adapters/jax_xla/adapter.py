@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from adapters.answer import Answer, Done, End, Unsupported
 from adapters.jax_xla.names import PROMISES
-from adapters.jax_xla.plan import Sized, devices_of
+from adapters.jax_xla.dry_run import ClientsBySize, count_devices
 from adapters.protocol import VERSION, Adapter, Hello
 from cases.model import Question
 
@@ -53,7 +53,7 @@ def connect(devices: int) -> Adapter:
         os.environ["XLA_FLAGS"] = f"{flags} {count_flag}".strip()
         return JaxAdapter(hello, count)
 
-    return Sized(hello, devices, make)
+    return ClientsBySize(hello, devices, make)
 
 
 class JaxAdapter:
@@ -61,25 +61,25 @@ class JaxAdapter:
 
     def __init__(self, hello: Hello, devices: int) -> None:
         from adapters.jax_xla import explicit, jit, shard_map
-        from adapters.jax_xla.answering import Answering
-        from adapters.jax_xla.program import Compiler
-        from adapters.reference.cheapest import cheapest
-        from adapters.reference.implied import implied
+        from adapters.jax_xla.answer_in_progress import AnswerInProgress
+        from adapters.jax_xla.compiled_program import Compiler
+        from adapters.reference.cheapest_plan import cheapest_plan
+        from adapters.reference.implied_plan import implied_plan
 
         self._hello = hello
         self._devices = devices
         self._compiler = Compiler()
-        self._answering = Answering
-        self._routes: dict[str, Callable[[Question, Answering], None]] = {
+        self._answering = AnswerInProgress
+        self._routes: dict[str, Callable[[Question, AnswerInProgress], None]] = {
             "jax/jit": lambda question, notes: jit.answer(self._compiler, question, notes),
             "jax/explicit": lambda question, notes: explicit.answer(
                 self._compiler, question, notes
             ),
             "jax/shard_map:implied": lambda question, notes: shard_map.answer(
-                self._compiler, question, notes, implied
+                self._compiler, question, notes, implied_plan
             ),
             "jax/shard_map:cheapest": lambda question, notes: shard_map.answer(
-                self._compiler, question, notes, cheapest
+                self._compiler, question, notes, cheapest_plan
             ),
         }
 
@@ -93,18 +93,18 @@ class JaxAdapter:
         Cannot stop itself: a call into XLA ends when it ends, or its process is ended.
         KeyError if there is no such route.
         """
-        from adapters.jax_xla.attempt import Stopped
+        from adapters.jax_xla.attempt import AnswerEnded
 
         route = self._routes[subject]
         notes = self._answering(question)
         end: End = Done()
         try:
             if question.recipe is not None and subject != "jax/jit":
-                raise Stopped(Unsupported("a recipe is one program under jit"))
+                raise AnswerEnded(Unsupported("a recipe is one program under jit"))
             if (why := _beyond(question, self._devices)) is not None:
-                raise Stopped(Unsupported(why))
+                raise AnswerEnded(Unsupported(why))
             route(question, notes)
-        except Stopped as stopped:
+        except AnswerEnded as stopped:
             end = stopped.end
         return notes.finish(subject, end)
 
@@ -121,6 +121,6 @@ def _beyond(question: Question, devices: int) -> str | None:
     """Why no route can be asked this, if so."""
     if question.context not in (None, *_NEEDLESS):
         return f"JAX has no region {question.context}"
-    if (wanted := devices_of(question)) > devices:
+    if (wanted := count_devices(question)) > devices:
         return f"{wanted} devices asked for, this worker has {devices}"
     return None

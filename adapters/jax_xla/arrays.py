@@ -16,7 +16,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from adapters.answer import Unsupported
 from adapters.jax_xla import compat
-from adapters.jax_xla.attempt import Stopped, attempt
+from adapters.jax_xla.attempt import AnswerEnded, attempt
 from adapters.jax_xla.lines import Kind
 from cases import arrays, notation
 from cases.layout import coordinates
@@ -32,7 +32,7 @@ def jax_mesh(mesh: Mesh, kind: Kind) -> jax.sharding.Mesh:
     return compat.mesh(grid.reshape(mesh.shape), mesh.names, kind)
 
 
-def stacked(layout: Layout) -> Layout:
+def stacked_layout(layout: Layout) -> Layout:
     """The layout of a partial tensor's addends stacked on leading dims, one per partial axis."""
     return Layout(tuple((axis,) for axis, _ in layout.partial) + layout.dims)
 
@@ -42,7 +42,7 @@ def stacked_shape(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> tuple[i
     return tuple(mesh[axis] for axis, _ in layout.partial) + shape
 
 
-def spec(layout: Layout, step: str = "") -> PartitionSpec:
+def partition_spec(layout: Layout, step: str = "") -> PartitionSpec:
     """The PartitionSpec; a pending sum is ``unreduced``.
 
     Raises:
@@ -54,12 +54,12 @@ def spec(layout: Layout, step: str = "") -> PartitionSpec:
     return compat.spec(dims, (axis for axis, _ in layout.partial), step)
 
 
-Value = jax.Array | jax.ShapeDtypeStruct
+ArrayOrStruct = jax.Array | jax.ShapeDtypeStruct
 
 
-def place(
+def place_input(
     given: Input, mesh: Mesh, there: jax.sharding.Mesh, stack: bool, plan: bool = False
-) -> Value:
+) -> ArrayOrStruct:
     """The input on ``mesh``, which is ``there`` in JAX. In a ``plan``, all of it but the data.
 
     A partial input is its addends: with ``stack`` on leading dims that the partial axes
@@ -71,18 +71,18 @@ def place(
     layout, shape = given.layout, given.shape
     if layout.partial:
         if given.per_device is None and not plan:
-            raise Stopped(Unsupported("a partial input without its addends", given.name))
+            raise AnswerEnded(Unsupported("a partial input without its addends", given.name))
         if stack:
-            layout, shape = stacked(layout), stacked_shape(mesh, layout, shape)
+            layout, shape = stacked_layout(layout), stacked_shape(mesh, layout, shape)
     try:
-        entries = spec(layout, given.name)
+        entries = partition_spec(layout, given.name)
     except notation.NotationError as error:
         why = f"{error.found}: JAX has {error.wanted}"
-        raise Stopped(Unsupported(why, given.name)) from None
+        raise AnswerEnded(Unsupported(why, given.name)) from None
     sharding = NamedSharding(there, entries)
     if plan and given.irregular:
         why = "a plan has no data, which irregular shards have the shapes of"
-        raise Stopped(Unsupported(why, given.name))
+        raise AnswerEnded(Unsupported(why, given.name))
     if plan:
         return attempt(given.name, lambda: _planned(given, shape, sharding))
 
@@ -115,7 +115,7 @@ def _planned(given: Input, shape: tuple[int, ...], sharding: NamedSharding) -> j
     return made
 
 
-def local_shape(array: Value, lead: int = 0) -> tuple[int, ...] | None:
+def local_shape(array: ArrayOrStruct, lead: int = 0) -> tuple[int, ...] | None:
     """The shape of every shard, without ``lead`` dims; None where they are not all of one shape."""
     sharding = array.sharding
     assert sharding is not None
@@ -127,13 +127,13 @@ def local_shape(array: Value, lead: int = 0) -> tuple[int, ...] | None:
     return local[lead:]
 
 
-def local_bytes(array: Value) -> int:
+def local_bytes(array: ArrayOrStruct) -> int:
     """Bytes of a shard; of the whole where shards are not all of one shape."""
     shape = local_shape(array)
     return math.prod(array.shape if shape is None else shape) * int(array.dtype.itemsize)
 
 
-def layout_of(array: Value, mesh: Mesh) -> tuple[Layout | Foreign, str]:
+def layout_of(array: ArrayOrStruct, mesh: Mesh) -> tuple[Layout | Foreign, str]:
     """The layout that JAX reports of an array, and what it says beyond a layout.
 
     `Foreign` for a sharding that is not over this mesh's axes and devices.
@@ -141,17 +141,17 @@ def layout_of(array: Value, mesh: Mesh) -> tuple[Layout | Foreign, str]:
     sharding = array.sharding
     if not isinstance(sharding, NamedSharding) or not _has_axes(sharding.mesh, mesh):
         return Foreign(str(sharding)), ""
-    entries: list[Any] = list(compat.entries(sharding.spec))
+    entries: list[Any] = list(compat.spec_entries(sharding.spec))
     dims = [
         () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
         for entry in entries + [None] * (array.ndim - len(entries))
     ]
-    used = {*(axis for axes in dims for axis in axes), *(owed := compat.unreduced(sharding.spec))}
+    used = {*(axis for axes in dims for axis in axes), *(owed := compat.unreduced_axes(sharding.spec))}
     if not used <= set(mesh.named):
         # Of a whole mesh, axes that are none of the slice.
         return Foreign(str(sharding)), ""
     pending = tuple((axis, "sum") for axis in mesh.names if axis in owed)
-    found = compat.reduced(sharding.spec)
+    found = compat.reduced_axes(sharding.spec)
     reduced = ", ".join(axis for axis in mesh.names if axis in found)
     return Layout(tuple(dims), pending), f"reduced over {reduced}" if reduced else ""
 
@@ -173,9 +173,9 @@ def _has_axes(there: jax.sharding.Mesh, mesh: Mesh) -> bool:
     )
 
 
-def is_unreduced(array: Value) -> bool:
+def is_unreduced(array: ArrayOrStruct) -> bool:
     """Whether the array still owes a sum, so that JAX has no global value or index for it."""
-    return isinstance(array.sharding, NamedSharding) and bool(compat.unreduced(array.sharding.spec))
+    return isinstance(array.sharding, NamedSharding) and bool(compat.unreduced_axes(array.sharding.spec))
 
 
 Shards = tuple[arrays.Array | None, ...]

@@ -15,7 +15,7 @@ from adapters.error_line import error_line
 T = TypeVar("T")
 
 
-class Stopped(Exception):
+class AnswerEnded(Exception):
     """The answer ends here; ``end`` says how."""
 
     def __init__(self, end: End):
@@ -32,4 +32,4 @@ def attempt(step: str, call: Callable[[], T]) -> T:
     try:
         return call()
     except Exception as error:  # whatever JAX raised is data
-        raise Stopped(Refused(type(error).__name__, error_line(error), step)) from error
+        raise AnswerEnded(Refused(type(error).__name__, error_line(error), step)) from error

@@ -18,12 +18,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.answer import Collective, Kind
+from adapters.answer import Collective, CollectiveKind
 from adapters.jax_xla.hlo import HloError, Instruction, Module
 from cases import layout
 from cases.model import Mesh
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, CollectiveKind] = {
     "all-gather": "all-gather",
     "all-reduce": "all-reduce",
     "reduce-scatter": "reduce-scatter",
@@ -66,7 +66,7 @@ def _lists(text: str) -> Groups:
 
 
 @lru_cache(maxsize=1024)
-def groups(text: str, count: int) -> Groups:
+def parse_groups(text: str, count: int) -> Groups:
     """The groups of ids that a ``replica_groups`` attribute names, of ``count`` ids in all.
 
     Lists ``{{0,1},{2,3}}`` (``{}`` is everyone), iotas ``[2,2]<=[2,2]T(1,0)``, and mesh axes
@@ -120,30 +120,30 @@ def _mesh_groups(axes: str, devices: str | None, grouped: str) -> Groups:
 
 
 @lru_cache(maxsize=1024)
-def axes_of(mesh: Mesh, found: Groups) -> tuple[str, ...]:
+def find_axes(mesh: Mesh, found: Groups) -> tuple[str, ...]:
     """The mesh axes whose groups of positions these are, in mesh order; () if there are none."""
     wanted = {frozenset(group) for group in found}
     # Fewest axes first, so that one of size 1, which joins nobody, is never among them.
     for count in range(len(mesh.axes) + 1):
         for axes in itertools.combinations(mesh.names, count):
-            if {frozenset(group) for group in layout.groups(mesh, axes)} == wanted:
+            if {frozenset(group) for group in layout.axis_groups(mesh, axes)} == wanted:
                 return axes
     return ()
 
 
-def started(opcode: str) -> str | None:
+def started_collective(opcode: str) -> str | None:
     """The collective that an opcode starts; None for ``-done`` and for everything else."""
     kind = opcode.removesuffix("-start")
     return kind if kind in KINDS else None
 
 
-def counts(module: Module) -> Counter[str]:
+def count_collectives(module: Module) -> Counter[str]:
     """How often each collective stands anywhere in the text, called or not, by opcode."""
     return Counter(
         base
         for computation in module.computations.values()
         for instruction in computation.values()
-        if (base := started(instruction.opcode)) is not None
+        if (base := started_collective(instruction.opcode)) is not None
     )
 
 
@@ -157,7 +157,7 @@ def _called(instruction: Instruction) -> Iterator[str]:
             yield from (name.strip().lstrip("%") for name in names)
 
 
-class _Place(msgspec.Struct, frozen=True):
+class _CallSite(msgspec.Struct, frozen=True):
     """Where an instruction stands: the names of its computation's callers, and the pass."""
 
     computation: str
@@ -166,7 +166,7 @@ class _Place(msgspec.Struct, frozen=True):
     pass_: Pass = "forward"
 
 
-def _name(instruction: Instruction, at: _Place) -> str:
+def _name(instruction: Instruction, at: _CallSite) -> str:
     # JAX names an op after the transformations and scopes that made it, as in
     # jit(f)/transpose(jvp())/mul; in what shard_map calls, from there on. The partitioner gives
     # a collective the name of the op that it is for, or none.
@@ -180,7 +180,7 @@ def _pass(name: str) -> Pass:
     return "backward" if "transpose(" in name else "forward"
 
 
-def _walk(module: Module, at: _Place) -> Iterator[tuple[_Place, Instruction]]:
+def _walk(module: Module, at: _CallSite) -> Iterator[tuple[_CallSite, Instruction]]:
     """Every collective that is reached, with the last of the passes that made what it needs."""
     if at.computation not in module.computations:
         raise HloError(f"no computation is called {at.computation}")
@@ -189,15 +189,15 @@ def _walk(module: Module, at: _Place) -> Iterator[tuple[_Place, Instruction]]:
         name = _name(instruction, at)
         needed = [last[one] for one in instruction.operands if one in last]
         pass_ = last[instruction.name] = max(_pass(name), at.pass_, *needed, key=PASSES.index)
-        if started(instruction.opcode) is not None:
-            yield _Place(at.computation, at.in_loop, at.within, pass_), instruction
+        if started_collective(instruction.opcode) is not None:
+            yield _CallSite(at.computation, at.in_loop, at.within, pass_), instruction
         elif not instruction.opcode.endswith(("-done", "-update")):
             in_loop = at.in_loop or instruction.opcode == "while"
             for called in _called(instruction):
-                yield from _walk(module, _Place(called, in_loop, name, pass_))
+                yield from _walk(module, _CallSite(called, in_loop, name, pass_))
 
 
-def found_in(
+def find_collectives(
     module: Module, mesh: Mesh, positions: tuple[int, ...], late: bool = False
 ) -> tuple[Collective, ...]:
     """Every collective that the entry computation reaches, in program order.
@@ -217,7 +217,7 @@ def found_in(
     """
     return tuple(
         _collective(module.computations[at.computation], instruction, mesh, positions, at)
-        for at, instruction in _walk(module, _Place(module.entry))
+        for at, instruction in _walk(module, _CallSite(module.entry))
         if at.pass_ != "forward" or not late
     )
 
@@ -227,10 +227,10 @@ def _collective(
     instruction: Instruction,
     mesh: Mesh,
     positions: tuple[int, ...],
-    at: _Place,
+    at: _CallSite,
 ) -> Collective:
     attributes = instruction.attributes
-    base = started(instruction.opcode)
+    base = started_collective(instruction.opcode)
     assert base is not None
     if "channel_id" not in attributes:
         # Without a channel the ids are replicas; JAX compiles one replica of many partitions.
@@ -251,13 +251,13 @@ def _collective(
         )
         group = math.prod(mesh[axis] for axis in axes)
     else:
-        ids = groups(attributes.get("replica_groups", "{}"), len(positions))
+        ids = parse_groups(attributes.get("replica_groups", "{}"), len(positions))
         spans = base in ("all-reduce", "all-gather", "reduce-scatter")
         if spans and attributes.get("use_global_device_ids") != "true":
             # These ids are replicas too: every group spans all partitions.
             ids = (tuple(range(len(positions))),)
         found = tuple(tuple(positions[one] for one in group) for group in ids)
-        axes, group = axes_of(mesh, found), max(map(len, found))
+        axes, group = find_axes(mesh, found), max(map(len, found))
     name = _name(instruction, at)
     pass_ = _pass(name) if name else at.pass_
     return Collective(KINDS[base], axes, group, size, pass_, at.in_loop)

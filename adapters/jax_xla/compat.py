@@ -18,7 +18,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from adapters.jax_xla import names
 from adapters.jax_xla.lines import Kind
 from adapters.jax_xla.names import OPTIONS
-from adapters.names import place, resolve
+from adapters.release_names import find_location, import_path
 
 RELEASE = str(jax.__version__)
 
@@ -28,7 +28,7 @@ _QUICK: dict[str, str | bool] = {
     "xla_backend_optimization_level": "0",
     "xla_cpu_use_fusion_emitters": False,
 }
-QUICK = {name: told for name, told in _QUICK.items() if place(OPTIONS, name, RELEASE) is not None}
+FAST_COMPILE_OPTIONS = {name: told for name, told in _QUICK.items() if find_location(OPTIONS, name, RELEASE) is not None}
 
 
 def has(wanted: str) -> bool:
@@ -36,13 +36,13 @@ def has(wanted: str) -> bool:
     return names.has(wanted, RELEASE)
 
 
-def need(wanted: str, step: str = "") -> Any:
+def require(wanted: str, step: str = "") -> Any:
     """What the table calls ``wanted``.
 
     Raises:
         Stopped: Unsupported at ``step``, by name, if this release lacks it.
     """
-    return resolve(names.need(wanted, RELEASE, step).path)
+    return import_path(names.need(wanted, RELEASE, step).path)
 
 
 def mesh(devices: Any, axes: tuple[str, ...], kind: Kind) -> jax.sharding.Mesh:
@@ -53,17 +53,17 @@ def mesh(devices: Any, axes: tuple[str, ...], kind: Kind) -> jax.sharding.Mesh:
     """
     if kind == "Auto" and not has("jax.sharding.AxisType"):
         return jax.sharding.Mesh(devices, axes)
-    kinds = (getattr(need("jax.sharding.AxisType"), kind),) * len(axes)
+    kinds = (getattr(require("jax.sharding.AxisType"), kind),) * len(axes)
     return jax.sharding.Mesh(devices, axes, axis_types=kinds)
 
 
-def in_force(there: jax.sharding.Mesh, step: str = "") -> AbstractContextManager[Any]:
+def mesh_context(there: jax.sharding.Mesh, step: str = "") -> AbstractContextManager[Any]:
     """A context in which ``there`` is where a program lies whose inputs do not say.
 
     Raises:
         Stopped: Unsupported at ``step``, if this release has no such thing.
     """
-    context: AbstractContextManager[Any] = need("jax.set_mesh as a context", step)(there)
+    context: AbstractContextManager[Any] = require("jax.set_mesh as a context", step)(there)
     return context
 
 
@@ -73,7 +73,7 @@ def reshard(x: jax.Array, to: NamedSharding) -> jax.Array:
     Raises:
         Stopped: Unsupported, if this release has no such thing.
     """
-    moved: jax.Array = need("jax.sharding.reshard")(x, to)
+    moved: jax.Array = require("jax.sharding.reshard")(x, to)
     return moved
 
 
@@ -85,7 +85,7 @@ def shard_map(
     ``checked``: JAX is to see to it that what ``out`` calls the same everywhere is so.
     """
     check = "check_vma" if has("jax.shard_map(axis_names=)") else "check_rep"
-    mapped: Callable[..., Any] = need("jax.shard_map")(
+    mapped: Callable[..., Any] = require("jax.shard_map")(
         body, mesh=there, in_specs=into, out_specs=out, **({} if checked else {check: False})
     )
     return mapped
@@ -99,27 +99,27 @@ def spec(dims: Iterable[Any], owed: Iterable[str] = (), step: str = "") -> Parti
     """
     if not (axes := frozenset(owed)):
         return PartitionSpec(*dims)
-    need("PartitionSpec.unreduced", step)
-    return PartitionSpec(*dims, unreduced=axes)
+    require("PartitionSpec.unreduced", step)
+    return PartitionSpec(*dims, unreduced_axes=axes)
 
 
-def entries(of: PartitionSpec) -> tuple[Any, ...]:
+def spec_entries(of: PartitionSpec) -> tuple[Any, ...]:
     """The entry of each dim that the spec has."""
     # It was a tuple, and still is one where no axis is set apart.
     return tuple(of.partitions if has("PartitionSpec.partitions") else of)
 
 
-def unreduced(of: PartitionSpec) -> frozenset[str]:
+def unreduced_axes(of: PartitionSpec) -> frozenset[str]:
     """The axes over which a sum is owed."""
     return frozenset(of.unreduced) if has("PartitionSpec.unreduced") else frozenset()
 
 
-def reduced(of: PartitionSpec) -> frozenset[str]:
+def reduced_axes(of: PartitionSpec) -> frozenset[str]:
     """The axes over which the transpose of a sum is owed."""
     return frozenset(of.reduced) if has("PartitionSpec.reduced") else frozenset()
 
 
-def outputs(compiled: Any, shapes: Callable[[], Any]) -> Any:
+def compiled_outputs(compiled: Any, shapes: Callable[[], Any]) -> Any:
     """What a compiled program returns: shapes, dtypes and shardings, without data.
 
     ``shapes``: gives the same without shardings, for releases whose programs do not say it.
@@ -141,11 +141,11 @@ def partitioner() -> str:
     return "Shardy" if getattr(jax.config, "jax_use_shardy_partitioner", False) else "GSPMD"
 
 
-def opcodes(text: str) -> Counter[str] | None:
+def count_opcodes(text: str) -> Counter[str] | None:
     """How often each opcode stands in HLO text, by XLA's own parser; None if it does not tell."""
     if not has("hlo_module_from_text"):
         return None
-    module = need("hlo_module_from_text")(text)
+    module = require("hlo_module_from_text")(text)
     return Counter(
         # HloOpcode.kAllGatherStart is all-gather-start.
         re.sub(r"(?<=.)(?=[A-Z])", "-", str(instruction.opcode).partition(".k")[2]).lower()

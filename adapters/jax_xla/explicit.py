@@ -13,27 +13,27 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from adapters.answer import Collective, Observed
-from adapters.jax_xla import arrays, compat, lines, ops, views
-from adapters.jax_xla.answering import Answering, bare
-from adapters.jax_xla.program import Compiler, planned, run
+from adapters.jax_xla import arrays, compat, lines, ops, mesh_views
+from adapters.jax_xla.answer_in_progress import AnswerInProgress, observe_without_data
+from adapters.jax_xla.compiled_program import Compiler, output_structs, run
 from cases.arrays import pack
-from cases.grids import homes
+from cases.mesh_derivation import meshes_of_tensors
 from cases.model import Mesh, Question
 
 
-def answer(compiler: Compiler, question: Question, notes: Answering) -> None:
+def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> None:
     """Write what this route sees of the question into ``notes``.
 
     Raises:
         Stopped: how it ended, if not at the end of the program.
     """
-    on, places = homes(question), lines.places(question)
-    there = views.scope(question, "Explicit", notes)
-    values: dict[str, arrays.Value] = {}
+    on, places = meshes_of_tensors(question), lines.places(question)
+    there = mesh_views.make_meshes(question, "Explicit", notes)
+    values: dict[str, arrays.ArrayOrStruct] = {}
     for given in question.inputs:
         name, mesh = given.name, on[given.name]
-        whole = views.mesh_in(there, places[name])
-        values[name] = arrays.place(given, mesh, whole, False, notes.plan)
+        whole = mesh_views.find_mesh(there, places[name])
+        values[name] = arrays.place_input(given, mesh, whole, False, notes.plan)
         if notes.wants(name):
             notes.see(_observed(compiler, notes, name, values[name], mesh, None), mesh)
     for step in question.steps:
@@ -44,11 +44,11 @@ def answer(compiler: Compiler, question: Question, notes: Answering) -> None:
         function = ops.function(names, source, [step.result], there)
         # What has no operand, or needs none's value, lies on the mesh in force. A gradient runs
         # forward again, which other steps did and have told.
-        with compat.in_force(views.mesh_in(there, places[step.result])):
+        with compat.mesh_context(mesh_views.find_mesh(there, places[step.result])):
             program = notes.heed(
                 compiler.compile(step.result, function, arguments, mesh, late=step.op == "grad")
             )
-        (result,) = planned(program) if notes.plan else run(program, arguments)
+        (result,) = output_structs(program) if notes.plan else run(program, arguments)
         # Whatever was made before is there still.
         notes.weigh(program, (value for name, value in values.items() if name not in names))
         values[step.result] = result
@@ -59,16 +59,16 @@ def answer(compiler: Compiler, question: Question, notes: Answering) -> None:
 
 def _observed(
     compiler: Compiler,
-    notes: Answering,
+    notes: AnswerInProgress,
     name: str,
-    array: arrays.Value,
+    array: arrays.ArrayOrStruct,
     mesh: Mesh,
     collectives: tuple[Collective, ...] | None,
 ) -> Observed:
     layout, note = arrays.layout_of(array, mesh)
     full, cost = _materialised(compiler, notes, name, array, mesh)
     if isinstance(array, jax.ShapeDtypeStruct):
-        seen = bare(name, array, layout, note)
+        seen = observe_without_data(name, array, layout, note)
         return msgspec.structs.replace(seen, collectives=collectives, full_collectives=cost)
     shards, offsets = arrays.shards_of(array, mesh)
     return Observed(
@@ -86,8 +86,8 @@ def _observed(
 
 
 def _materialised(
-    compiler: Compiler, notes: Answering, name: str, array: arrays.Value, mesh: Mesh
-) -> tuple[arrays.Value, tuple[Collective, ...] | None]:
+    compiler: Compiler, notes: AnswerInProgress, name: str, array: arrays.ArrayOrStruct, mesh: Mesh
+) -> tuple[arrays.ArrayOrStruct, tuple[Collective, ...] | None]:
     """The global value on every device, and the collectives of the reshard that makes it so.
 
     A program per layout, shape and dtype is kept: what it does depends on nothing else.

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from adapters.inspected import warning
+from adapters.inspection import deprecation_of_call
 from adapters.interface import Module
 from adapters.jax_xla.names import NAMES
-from adapters.names import resolve
+from adapters.release_names import import_path
 
 __all__ = ["CALLS", "DEFAULTS", "MODULES", "NAMES", "PRINTED", "ROOTS", "start", "world"]
 
@@ -179,7 +179,7 @@ def world() -> Iterator[None]:
 
 
 def _spec(*partitions: object, **more: object) -> Any:
-    return resolve("jax.sharding.PartitionSpec")(*partitions, **more)
+    return import_path("jax.sharding.PartitionSpec")(*partitions, **more)
 
 
 def _owing(*partitions: object, **more: object) -> Any:
@@ -190,31 +190,31 @@ def _owing(*partitions: object, **more: object) -> Any:
 
 def _mesh(**more: object) -> Any:
     """Two axes of two devices, as nothing else is said."""
-    devices = np.array(resolve("jax.devices")()).reshape(2, 2)
-    return resolve("jax.sharding.Mesh")(devices, ("x", "y"), **more)
+    devices = np.array(import_path("jax.devices")()).reshape(2, 2)
+    return import_path("jax.sharding.Mesh")(devices, ("x", "y"), **more)
 
 
 def _explicit() -> Any:
-    return _mesh(axis_types=(resolve("jax.sharding.AxisType").Explicit,) * 2)
+    return _mesh(axis_types=(import_path("jax.sharding.AxisType").Explicit,) * 2)
 
 
 def _made() -> Any:
-    return resolve("jax.make_mesh")((2, 2), ("x", "y"))
+    return import_path("jax.make_mesh")((2, 2), ("x", "y"))
 
 
 def _named(mesh: Any, *partitions: object) -> Any:
-    return resolve("jax.sharding.NamedSharding")(mesh, _spec(*partitions))
+    return import_path("jax.sharding.NamedSharding")(mesh, _spec(*partitions))
 
 
 def _array(mesh: Any, *partitions: object) -> Any:
-    return resolve("jax.device_put")(np.zeros((4, 4), np.float32), _named(mesh, *partitions))
+    return import_path("jax.device_put")(np.zeros((4, 4), np.float32), _named(mesh, *partitions))
 
 
 def _parameter(path: str, name: str) -> Callable[[], object]:
     """The default of a parameter; AttributeError where the call has no such parameter."""
 
     def look() -> object:
-        found = inspect.signature(resolve(path)).parameters.get(name)
+        found = inspect.signature(import_path(path)).parameters.get(name)
         if found is None:
             raise AttributeError(name)
         return found.default
@@ -223,20 +223,20 @@ def _parameter(path: str, name: str) -> Callable[[], object]:
 
 
 def _flag(name: str) -> Callable[[], object]:
-    return lambda: getattr(resolve("jax.config"), name)
+    return lambda: getattr(import_path("jax.config"), name)
 
 
 def _partitioner() -> str:
     """Which of the two has its marks in a program that `jax.jit` lowered."""
     sharding = _named(_mesh(), "x")
-    lowered = resolve("jax.jit")(lambda x: x + 1, in_shardings=sharding, out_shardings=sharding)
+    lowered = import_path("jax.jit")(lambda x: x + 1, in_shardings=sharding, out_shardings=sharding)
     text = lowered.lower(np.zeros((4, 4), np.float32)).as_text()
     return "Shardy" if "sdy." in text else "GSPMD"
 
 
 def _doubled(mesh: Any) -> str:
     """The PartitionSpec of a result, where `jax.jit` was told nothing of it."""
-    return repr(resolve("jax.jit")(lambda x: x + x)(_array(mesh, "x")).sharding.spec)
+    return repr(import_path("jax.jit")(lambda x: x + x)(_array(mesh, "x")).sharding.spec)
 
 
 def _entered() -> str:
@@ -244,11 +244,11 @@ def _entered() -> str:
         with _mesh():
             pass
 
-    return warning(enter) or "none"
+    return deprecation_of_call(enter) or "none"
 
 
 def _uniform() -> object:
-    return np.asarray(resolve("jax.random.uniform")(resolve("jax.random.key")(0), (2,))).tolist()
+    return np.asarray(import_path("jax.random.uniform")(import_path("jax.random.key")(0), (2,))).tolist()
 
 
 DEFAULTS: Mapping[str, Callable[[], object]] = {
@@ -268,7 +268,7 @@ DEFAULTS: Mapping[str, Callable[[], object]] = {
     "memory kind of a NamedSharding": lambda: _named(_mesh(), "x").memory_kind,
     "memory kind of an array on CPU devices": lambda: _array(_mesh(), "x").sharding.memory_kind,
     "random generator of jax.random.key": lambda: str(
-        resolve("jax.random.key_impl")(resolve("jax.random.key")(0))
+        import_path("jax.random.key_impl")(import_path("jax.random.key")(0))
     ),
     "jax.random.uniform(jax.random.key(0), (2,))": _uniform,
     "warning of `with mesh:`": _entered,
@@ -283,20 +283,20 @@ PRINTED: Mapping[str, Callable[[], object]] = {
     "P(unreduced={'x'})": lambda: _owing(unreduced={"x"}),
     "P('x', unreduced={'y'})": lambda: _owing("x", unreduced={"y"}),
     "P(reduced={'x'})": lambda: _owing(reduced={"x"}),
-    "AxisType.Auto": lambda: resolve("jax.sharding.AxisType").Auto,
+    "AxisType.Auto": lambda: import_path("jax.sharding.AxisType").Auto,
     "Mesh of 2x2": _mesh,
     "jax.make_mesh((2, 2), ('x', 'y'))": _made,
     "Mesh of 2x2, Explicit": _explicit,
-    "SingleDeviceSharding of a CPU device": lambda: resolve("jax.sharding.SingleDeviceSharding")(
-        resolve("jax.devices")()[0]
+    "SingleDeviceSharding of a CPU device": lambda: import_path("jax.sharding.SingleDeviceSharding")(
+        import_path("jax.devices")()[0]
     ),
     "AbstractMesh of a Mesh": lambda: _mesh().abstract_mesh,
     "NamedSharding by P('x')": lambda: _named(_mesh(), "x"),
-    "jax.typeof of a 4x4 array under P('x')": lambda: resolve("jax.typeof")(_array(_mesh(), "x")),
-    "jax.typeof of a 4x4 array under P('x') on an Explicit mesh": lambda: resolve("jax.typeof")(
+    "jax.typeof of a 4x4 array under P('x')": lambda: import_path("jax.typeof")(_array(_mesh(), "x")),
+    "jax.typeof of a 4x4 array under P('x') on an Explicit mesh": lambda: import_path("jax.typeof")(
         _array(_explicit(), "x")
     ),
-    "jax.random.key(0)": lambda: resolve("jax.random.key")(0),
+    "jax.random.key(0)": lambda: import_path("jax.random.key")(0),
 }
 
 # What a plain call tells of what is to come.

@@ -15,16 +15,16 @@ import jax
 import msgspec
 
 from adapters.answer import Observed, Refused
-from adapters.jax_xla import arrays, compat, lines, ops, views
-from adapters.jax_xla.answering import Answering, bare, plain
-from adapters.jax_xla.attempt import Stopped
-from adapters.jax_xla.program import Compiler, planned, run
+from adapters.jax_xla import arrays, compat, lines, ops, mesh_views
+from adapters.jax_xla.answer_in_progress import AnswerInProgress, observe_without_data, observe_array
+from adapters.jax_xla.attempt import AnswerEnded
+from adapters.jax_xla.compiled_program import Compiler, output_structs, run
 from adapters.jax_xla.recipes import answer as recipe
-from cases.grids import homes
+from cases.mesh_derivation import meshes_of_tensors
 from cases.model import Input, Mesh, Question
 
 
-def answer(compiler: Compiler, question: Question, notes: Answering) -> None:
+def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> None:
     """Write what this route sees of the question into ``notes``.
 
     Raises:
@@ -33,13 +33,13 @@ def answer(compiler: Compiler, question: Question, notes: Answering) -> None:
     if question.recipe is not None:
         recipe.answer(compiler, question, notes)
         return
-    on, places = homes(question), lines.places(question)
-    there = views.scope(question, "Auto", notes)
+    on, places = meshes_of_tensors(question), lines.places(question)
+    there = mesh_views.make_meshes(question, "Auto", notes)
     placed = {}
     for given in question.inputs:
         mesh = on[given.name]
-        whole = views.mesh_in(there, places[given.name])
-        placed[given.name] = arrays.place(given, mesh, whole, True, notes.plan)
+        whole = mesh_views.find_mesh(there, places[given.name])
+        placed[given.name] = arrays.place_input(given, mesh, whole, True, notes.plan)
         if notes.wants(given.name):
             notes.see(_input(given, placed[given.name], mesh), mesh)
     if not question.steps:
@@ -64,25 +64,25 @@ def answer(compiler: Compiler, question: Question, notes: Answering) -> None:
         # release that has no such thing, a layout asked for does.
         said = any(step.to is not None for step in question.steps)
         said = bool(placed) or (said and not compat.has("jax.set_mesh as a context"))
-        with nullcontext() if said else compat.in_force(there["mesh"], at):
+        with nullcontext() if said else compat.mesh_context(there["mesh"], at):
             program = notes.heed(compiler.compile(at, function, arguments, on[last]))
-        outputs = planned(program) if notes.plan else run(program, arguments)
-    except Stopped as stopped:
+        outputs = output_structs(program) if notes.plan else run(program, arguments)
+    except AnswerEnded as stopped:
         raise _located(stopped, names) from stopped.__cause__
     notes.program = program.collectives
     notes.weigh(program)
     consumed = {arg for step in question.steps for arg in step.args}
     for name, output in zip(results, outputs, strict=True):
-        notes.see(plain(name, output, on[name], with_layout=name not in consumed), on[name])
+        notes.see(observe_array(name, output, on[name], with_layout=name not in consumed), on[name])
 
 
-def _input(given: Input, array: arrays.Value, mesh: Mesh) -> Observed:
+def _input(given: Input, array: arrays.ArrayOrStruct, mesh: Mesh) -> Observed:
     if not given.layout.partial:
-        return plain(given.name, array, mesh)
+        return observe_array(given.name, array, mesh)
     # JAX sees addends on leading dims, and no layout of ours. They are shown without the dims.
     lead = len(given.layout.partial)
     if isinstance(array, jax.ShapeDtypeStruct):
-        return bare(given.name, array, None, "", lead)
+        return observe_without_data(given.name, array, None, "", lead)
     shards, _ = arrays.shards_of(array, mesh)
     addends = tuple(
         shard and msgspec.structs.replace(shard, shape=shard.shape[lead:]) for shard in shards
@@ -90,10 +90,10 @@ def _input(given: Input, array: arrays.Value, mesh: Mesh) -> Observed:
     return Observed(given.name, array.dtype.name, given.shape, shards=addends)
 
 
-def _located(stopped: Stopped, names: list[str]) -> Stopped:
+def _located(stopped: AnswerEnded, names: list[str]) -> AnswerEnded:
     if not isinstance(stopped.end, Refused) or stopped.__cause__ is None:
         return stopped
     for frame, number in traceback.walk_tb(stopped.__cause__.__traceback__):
         if frame.f_code.co_filename == ops.FILENAME and 0 <= number - 2 < len(names):
-            return Stopped(msgspec.structs.replace(stopped.end, step=names[number - 2]))
+            return AnswerEnded(msgspec.structs.replace(stopped.end, step=names[number - 2]))
     return stopped

@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 from adapters.answer import Unsupported
 from adapters.jax_xla import mesh_lines
-from adapters.jax_xla.attempt import Stopped
+from adapters.jax_xla.attempt import AnswerEnded
 from adapters.jax_xla.names import NEWEST, has, need, said
 from adapters.jax_xla.rows import ROWS, Row
-from adapters.reference.values import needed
+from adapters.reference.evaluate import steps_between
 from cases import notation
 from cases.arrays import Array
 from cases.model import Input, Layout, Mesh, Param, Question, Step
@@ -121,7 +121,7 @@ def input_line(
     """
     layout = given.layout
     if layout.partial and given.per_device is None:
-        raise Stopped(Unsupported("a partial input without its addends", given.name))
+        raise AnswerEnded(Unsupported("a partial input without its addends", given.name))
     shape: tuple[int | str, ...] = given.shape
     if layout.partial and not stack:
         need("PartitionSpec.unreduced", release, given.name)
@@ -184,7 +184,7 @@ def step_lines(question: Question, step: Step, route: Route, release: str = NEWE
     of, by = map(str, step.args)
     inside = [
         one
-        for before in needed(question, of, by)
+        for before in steps_between(question, of, by)
         for one in step_lines(question, before, route, release)
     ]
     body = [f"    {one}" for one in [*inside, f"return {variable(of)}"]]
@@ -196,7 +196,7 @@ def used(question: Question, step: Step) -> list[str]:
     if step.op != "grad":
         return list(dict.fromkeys(arg for arg in step.args if isinstance(arg, str)))
     of, by = map(str, step.args)
-    inside = needed(question, of, by)
+    inside = steps_between(question, of, by)
     names = [by, *(name for before in inside for name in used(question, before))]
     made = {before.result for before in inside}
     return [name for name in dict.fromkeys(names) if name not in made]
@@ -212,7 +212,7 @@ def jit_line(step: Step, mesh: str, release: str = NEWEST) -> str:
         Stopped: Unsupported, if JAX has no such layout, or the release no such op.
     """
     if step.to is not None and step.to.partial:
-        raise Stopped(Unsupported("a partial result asked of jit", step.result))
+        raise AnswerEnded(Unsupported("a partial result asked of jit", step.result))
     if step.to is not None and step.op == "distribute":
         value = _expression(step, mesh, release, _sharding(step.result, step.to, mesh))
         return f"{variable(step.result)} = {value}"
@@ -251,7 +251,7 @@ def _spec(name: str, to: Layout) -> str:
     try:
         return notation.to_spec(to)
     except notation.NotationError as error:
-        raise Stopped(Unsupported(f"{error.found}: JAX has {error.wanted}", name)) from None
+        raise AnswerEnded(Unsupported(f"{error.found}: JAX has {error.wanted}", name)) from None
 
 
 def _text(value: Param) -> str:
@@ -310,7 +310,7 @@ def _expression(step: Step, mesh: str, release: str, sharding: str = "") -> str:
     slots["mesh"] = mesh
     if step.op == "map_shards":
         if step.to is None:
-            raise Stopped(Unsupported("shard_map wants the layout of the shards", step.result))
+            raise AnswerEnded(Unsupported("shard_map wants the layout of the shards", step.result))
         slots["spec"] = _spec(step.result, step.to)
     slots |= _derived(step)
     asked = _slots(text)

@@ -12,8 +12,8 @@ import math
 import msgspec
 
 from adapters.jax_xla.names import has
-from cases.grids import homes
-from cases.model import REST, Mesh, MeshStep, Question
+from cases.mesh_derivation import meshes_of_tensors
+from cases.model import STACKED_AXIS, Mesh, MeshStep, Question
 
 Axes = tuple[tuple[str, int], ...]
 
@@ -125,7 +125,7 @@ def _step(
     rest = math.prod(size for _, size in base.axes) // max(1, math.prod(s for _, s in axes))
     views = ", ".join(_of(part.mesh, part.counts) for part in parts)
     text = _of(f"joined({views})", names)
-    return text, _View(f"{variable}.mesh", ((REST, rest), *axes), names)
+    return text, _View(f"{variable}.mesh", ((STACKED_AXIS, rest), *axes), names)
 
 
 def _flatten(step: MeshStep, base: _View, kind: str, variable: str) -> tuple[str, _View | None]:
@@ -141,7 +141,7 @@ def _flatten(step: MeshStep, base: _View, kind: str, variable: str) -> tuple[str
     kept: list[tuple[str, int]] = [base.axes[place] for place in rest]
     if step.result in dict(kept):
         # No mesh has two axes of a name, so that the other axes go without theirs.
-        first, kept = len(rest), [(REST, math.prod(n for _, n in kept))]
+        first, kept = len(rest), [(STACKED_AXIS, math.prod(n for _, n in kept))]
     order = [*rest[:first], *places, *rest[first:]]
     turned = "" if order == sorted(order) else f".transpose{tuple(order)!r}"
     axes = (*kept[:first], (step.result, size), *kept[first:])
@@ -172,7 +172,7 @@ def places(question: Question, own: dict[Mesh, str], variables: dict[str, str]) 
 
     ``own``: the Python names of the question's mesh and of inputs' own.
     """
-    on = homes(question)
+    on = meshes_of_tensors(question)
     found = {
         given.name: f"{variables[given.view]}.mesh" if given.view else own[on[given.name]]
         for given in question.inputs

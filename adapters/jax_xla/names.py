@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 
 from adapters.answer import Unsupported
-from adapters.jax_xla.attempt import Stopped
-from adapters.names import Names, Place, missing, place
+from adapters.jax_xla.attempt import AnswerEnded
+from adapters.release_names import Names, NameLocation, format_missing, find_location
 from adapters.protocol import Field, Promise, Promises
 
 # The first release that is asked at all, and the last that the table was held against.
@@ -41,43 +41,43 @@ PROMISES: Promises = {
 }  # fmt: skip
 
 
-def _takes(path: str, since: str) -> tuple[Place, ...]:
-    return (Place(since, path),)
+def _takes(path: str, since: str) -> tuple[NameLocation, ...]:
+    return (NameLocation(since, path),)
 
 
 # What is wanted -> its places, newest first. "f(k=)" is the keyword k of f. What lines of Python
 # use is called as they call it in the newest release.
 NAMES: Names = {
     # Meshes and specs.
-    "jax.sharding.AxisType": (Place("0.5.3", "jax.sharding.AxisType"),),
+    "jax.sharding.AxisType": (NameLocation("0.5.3", "jax.sharding.AxisType"),),
     "jax.set_mesh": (
-        Place("0.7.1", "jax.set_mesh"),
-        Place("0.5.3", "jax.sharding.set_mesh", "Not for a with statement.", until="0.7.1"),
+        NameLocation("0.7.1", "jax.set_mesh"),
+        NameLocation("0.5.3", "jax.sharding.set_mesh", "Not for a with statement.", until="0.7.1"),
     ),
     "jax.set_mesh as a context": (
-        Place("0.7.1", "jax.set_mesh"),
-        Place("0.5.0", "jax.sharding.use_mesh", until="0.7.1"),
+        NameLocation("0.7.1", "jax.set_mesh"),
+        NameLocation("0.5.0", "jax.sharding.use_mesh", until="0.7.1"),
     ),
-    "PartitionSpec.partitions": (Place("0.10.1", f"{_SPEC}.partitions"),),
-    "PartitionSpec.unreduced": (Place("0.6.1", f"{_SPEC}.unreduced"),),
-    "PartitionSpec.reduced": (Place("0.6.2", f"{_SPEC}.reduced"),),
+    "PartitionSpec.partitions": (NameLocation("0.10.1", f"{_SPEC}.partitions"),),
+    "PartitionSpec.unreduced": (NameLocation("0.6.1", f"{_SPEC}.unreduced"),),
+    "PartitionSpec.reduced": (NameLocation("0.6.2", f"{_SPEC}.reduced"),),
     "jax.sharding.reshard": (
-        Place("0.7.0", "jax.sharding.reshard"),
-        Place("0.5.1", "jax.experimental.shard.reshard", until="0.7.0"),
+        NameLocation("0.7.0", "jax.sharding.reshard"),
+        NameLocation("0.5.1", "jax.experimental.shard.reshard", until="0.7.0"),
     ),
     # Bodies that see their own shard.
     "jax.shard_map": (
-        Place("0.6.1", "jax.shard_map", "check_vma, which was check_rep."),
-        Place(OLDEST, "jax.experimental.shard_map.shard_map"),
+        NameLocation("0.6.1", "jax.shard_map", "check_vma, which was check_rep."),
+        NameLocation(OLDEST, "jax.experimental.shard_map.shard_map"),
     ),
-    "jax.shard_map(axis_names=)": (Place("0.6.1", "jax.shard_map"),),
+    "jax.shard_map(axis_names=)": (NameLocation("0.6.1", "jax.shard_map"),),
     # Compiled programs.
-    "Compiled.out_info": (Place("0.7.0", "jax.stages.Compiled.out_info"),),
+    "Compiled.out_info": (NameLocation("0.7.0", "jax.stages.Compiled.out_info"),),
     "Compiled.memory_analysis": (
-        Place("0.4.29", "jax.stages.Compiled.memory_analysis", "Its sizes on a CPU are not all 0."),
+        NameLocation("0.4.29", "jax.stages.Compiled.memory_analysis", "Its sizes on a CPU are not all 0."),
     ),
     "hlo_module_from_text": (
-        Place("0.10.2", "jaxlib._hlo.hlo_module_from_text", "Computations have instructions."),
+        NameLocation("0.10.2", "jaxlib._hlo.hlo_module_from_text", "Computations have instructions."),
     ),
     # Which call takes the layout of its result.
     "jax.lax.conv_general_dilated(out_sharding=)": _takes("jax.lax.conv_general_dilated", "0.7.2"),
@@ -101,14 +101,14 @@ NAMES: Names = {
     "jax.lax.top_k(axis=)": _takes("jax.lax.top_k", "0.8.1"),
     "jnp.clip(min=, max=)": _takes("jax.numpy.clip", "0.4.27"),
     "jnp.cumulative_prod": (
-        Place("0.4.36", "jax.numpy.cumulative_prod"),
-        Place(OLDEST, "jax.numpy.cumprod"),
+        NameLocation("0.4.36", "jax.numpy.cumulative_prod"),
+        NameLocation(OLDEST, "jax.numpy.cumprod"),
     ),
     "jnp.cumulative_sum": (
-        Place("0.4.27", "jax.numpy.cumulative_sum"),
-        Place(OLDEST, "jax.numpy.cumsum"),
+        NameLocation("0.4.27", "jax.numpy.cumulative_sum"),
+        NameLocation(OLDEST, "jax.numpy.cumsum"),
     ),
-    "jnp.put_along_axis": (Place("0.4.36", "jax.numpy.put_along_axis"),),
+    "jnp.put_along_axis": (NameLocation("0.4.36", "jax.numpy.put_along_axis"),),
     "jnp.std(correction=)": _takes("jax.numpy.std", "0.4.29"),
     "jnp.var(correction=)": _takes("jax.numpy.var", "0.4.29"),
 }
@@ -116,7 +116,7 @@ NAMES: Names = {
 # What a compiler may be told -> since when it knows of it, which is said in one word here.
 OPTIONS: Names = {
     "xla_backend_optimization_level": _takes("xla_backend_optimization_level", OLDEST),
-    "xla_cpu_use_fusion_emitters": (Place("0.5.3", "xla_cpu_use_fusion_emitters", until="0.11.1"),),
+    "xla_cpu_use_fusion_emitters": (NameLocation("0.5.3", "xla_cpu_use_fusion_emitters", until="0.11.1"),),
     # Known before, but as a flag of the whole process alone.
     "xla_disable_hlo_passes": _takes("xla_disable_hlo_passes", "0.6.0"),
 }
@@ -130,18 +130,18 @@ _FOUND = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, sorted(_IN_LINES)))
 
 def has(wanted: str, release: str) -> bool:
     """Whether a release has what the table calls ``wanted``; KeyError if that is in no table."""
-    return place(NAMES, wanted, release) is not None
+    return find_location(NAMES, wanted, release) is not None
 
 
-def need(wanted: str, release: str, step: str = "") -> Place:
+def need(wanted: str, release: str, step: str = "") -> NameLocation:
     """Where a release has what the table calls ``wanted``.
 
     Raises:
         Stopped: Unsupported at ``step``, by name, if it has no such thing.
     """
-    found = place(NAMES, wanted, release)
+    found = find_location(NAMES, wanted, release)
     if found is None:
-        raise Stopped(Unsupported(missing(NAMES, wanted, "jax", release), step))
+        raise AnswerEnded(Unsupported(format_missing(NAMES, wanted, "jax", release), step))
     return found
 
 
@@ -155,7 +155,7 @@ def imports(release: str) -> tuple[str, ...]:
         f"from jax.sharding import {kinds}NamedSharding, PartitionSpec as P",
     ]
     for name in sorted(_IN_LINES):
-        where = place(NAMES, name, release)
+        where = find_location(NAMES, name, release)
         if where is not None and not _reached(where):
             module, _, last = where.path.rpartition(".")
             found.append(f"from {module} import {last}")
@@ -171,11 +171,11 @@ def said(line: str, release: str, step: str = "") -> str:
     return _FOUND.sub(lambda found: _spelled(need(found[0], release, step)), line)
 
 
-def _reached(where: Place) -> bool:
+def _reached(where: NameLocation) -> bool:
     # What is experimental is a module of its own, which ``import jax`` leaves out.
     return not where.path.startswith("jax.experimental.")
 
 
-def _spelled(where: Place) -> str:
+def _spelled(where: NameLocation) -> str:
     module, _, last = where.path.rpartition(".")
     return f"{_SHORT.get(module, module)}.{last}" if _reached(where) else last

@@ -18,18 +18,18 @@ from jax import lax
 
 from adapters.answer import Observed, Unsupported
 from adapters.jax_xla import arrays, compat
-from adapters.jax_xla.answering import Answering, bare
-from adapters.jax_xla.attempt import Stopped
-from adapters.jax_xla.program import Compiler, planned, run
-from adapters.reference.plan import Move, Plan, sources
+from adapters.jax_xla.answer_in_progress import AnswerInProgress, observe_without_data
+from adapters.jax_xla.attempt import AnswerEnded
+from adapters.jax_xla.compiled_program import Compiler, output_structs, run
+from adapters.reference.redistribution_plan import Move, RedistributionPlan, permute_sources
 from cases.arrays import pack
 from cases.layout import is_even
 from cases.model import Layout, Mesh, Question
 
-Planner = Callable[[Mesh, Layout, Layout, tuple[int, ...]], Plan]
+PlanFinder = Callable[[Mesh, Layout, Layout, tuple[int, ...]], RedistributionPlan]
 
 
-def answer(compiler: Compiler, question: Question, notes: Answering, planner: Planner) -> None:
+def answer(compiler: Compiler, question: Question, notes: AnswerInProgress, planner: PlanFinder) -> None:
     """Write what the plans of ``planner`` do into ``notes``.
 
     Raises:
@@ -37,20 +37,20 @@ def answer(compiler: Compiler, question: Question, notes: Answering, planner: Pl
     """
     for step in question.steps:
         if step.op not in ("redistribute", "identity") or not isinstance(step.args[0], str):
-            raise Stopped(Unsupported("plans are for changes of layout alone", step.result))
+            raise AnswerEnded(Unsupported("plans are for changes of layout alone", step.result))
     if any(given.mesh is not None for given in question.inputs):
-        raise Stopped(Unsupported("a plan knows one mesh"))
+        raise AnswerEnded(Unsupported("a plan knows one mesh"))
     derived = {step.result for step in question.mesh_steps}
     views = {given.view for given in question.inputs}
     if derived & {*views, *question.check, *(s.params.get("view") for s in question.steps)}:
-        raise Stopped(Unsupported("plans are for meshes that are not derived"))
+        raise AnswerEnded(Unsupported("plans are for meshes that are not derived"))
     mesh = question.mesh
     there = arrays.jax_mesh(mesh, "Auto")
-    values: dict[str, arrays.Value] = {}
+    values: dict[str, arrays.ArrayOrStruct] = {}
     layouts: dict[str, Layout] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     for given in question.inputs:
-        values[given.name] = arrays.place(given, mesh, there, True, notes.plan)
+        values[given.name] = arrays.place_input(given, mesh, there, True, notes.plan)
         layouts[given.name], shapes[given.name] = given.layout, given.shape
         if notes.wants(given.name):
             notes.see(_observed(given.name, values[given.name], given.layout, mesh), mesh)
@@ -63,7 +63,7 @@ def answer(compiler: Compiler, question: Question, notes: Answering, planner: Pl
             _check(move, mesh, shape, step.result)
         moved = _mapped(plan, source, target, mesh, shape)
         program = notes.heed(compiler.compile(step.result, moved, [values[name]], mesh))
-        result = planned(program) if notes.plan else run(program, [values[name]])
+        result = output_structs(program) if notes.plan else run(program, [values[name]])
         notes.weigh(program, (value for other, value in values.items() if other != name))
         values[step.result], layouts[step.result], shapes[step.result] = result, target, shape
         if notes.wants(step.result):
@@ -71,14 +71,14 @@ def answer(compiler: Compiler, question: Question, notes: Answering, planner: Pl
             notes.see(msgspec.structs.replace(seen, collectives=program.collectives), mesh)
 
 
-def _observed(name: str, array: arrays.Value, layout: Layout, mesh: Mesh) -> Observed:
+def _observed(name: str, array: arrays.ArrayOrStruct, layout: Layout, mesh: Mesh) -> Observed:
     """An array with the addends of ``layout`` on leading dims, shown without them."""
     lead = len(layout.partial)
     reported, note = arrays.layout_of(array, mesh)
     if lead and isinstance(reported, Layout):
         reported = Layout(reported.dims[lead:], layout.partial)
     if isinstance(array, jax.ShapeDtypeStruct):
-        return bare(name, array, reported, note, lead)
+        return observe_without_data(name, array, reported, note, lead)
     shards, offsets = arrays.shards_of(array, mesh)
     if lead and isinstance(reported, Layout):
         shards = tuple(
@@ -97,18 +97,18 @@ _SCATTERED = ("sum", "avg")
 def _check(move: Move, mesh: Mesh, shape: tuple[int, ...], step: str) -> None:
     """Refuse what JAX has no collective for, with the reason."""
     if not (is_even(mesh, move.before, shape) and is_even(mesh, move.after, shape)):
-        raise Stopped(Unsupported("uneven shards: shard_map has one local shape for all", step))
+        raise AnswerEnded(Unsupported("uneven shards: shard_map has one local shape for all", step))
     if move.kind not in ("all-reduce", "reduce-scatter"):
         return
     op = dict(move.before.partial)[move.axes[0]]
     if op == "product":
-        raise Stopped(Unsupported("lax has no collective product", step))
+        raise AnswerEnded(Unsupported("lax has no collective product", step))
     if move.kind == "reduce-scatter" and op not in _SCATTERED:
-        raise Stopped(Unsupported(f"lax has no reduce-scatter by {op}", step))
+        raise AnswerEnded(Unsupported(f"lax has no reduce-scatter by {op}", step))
 
 
 def _mapped(
-    plan: Plan, source: Layout, target: Layout, mesh: Mesh, shape: tuple[int, ...]
+    plan: RedistributionPlan, source: Layout, target: Layout, mesh: Mesh, shape: tuple[int, ...]
 ) -> Callable[..., Any]:
     """The plan as a function of the array with its addends on leading dims."""
 
@@ -121,8 +121,8 @@ def _mapped(
     return compat.shard_map(
         moved,
         arrays.jax_mesh(mesh, "Auto"),
-        arrays.spec(arrays.stacked(source)),
-        arrays.spec(arrays.stacked(target)),
+        arrays.partition_spec(arrays.stacked_layout(source)),
+        arrays.partition_spec(arrays.stacked_layout(target)),
         # JAX cannot infer that gathered values are the same everywhere; the shards show it.
         checked=False,
     )
@@ -195,7 +195,7 @@ def _reduce_scatter(x: jax.Array, move: Move, mesh: Mesh, shape: tuple[int, ...]
 
 
 def _permute(x: jax.Array, move: Move, mesh: Mesh, shape: tuple[int, ...]) -> jax.Array:
-    pairs = [(source, target) for target, source in enumerate(sources(mesh, move, shape))]
+    pairs = [(source, target) for target, source in enumerate(permute_sources(mesh, move, shape))]
     permuted: jax.Array = lax.ppermute(x, mesh.names, pairs)
     return permuted
 

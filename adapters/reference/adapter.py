@@ -7,29 +7,29 @@ shards from index arithmetic. Where a layout is the framework's to choose, it ha
 from __future__ import annotations
 
 from adapters.answer import Answer, Done, Observed
-from adapters.reference.rules import propagate
-from adapters.reference.values import cut, evaluate
+from adapters.reference.propagation import propagate
+from adapters.reference.evaluate import cut_shards, evaluate
 from cases.arrays import pack
-from cases.grids import homes
-from cases.layout import offset, ranges
+from cases.mesh_derivation import meshes_of_tensors
+from cases.layout import offset, index_ranges
 from cases.model import Layout, Question
-from cases.program import Typed, shapes
+from cases.program import TensorType, infer_types
 
 
-def typed(question: Question, framework: str = "") -> dict[str, Typed]:
+def global_types(question: Question, framework: str = "") -> dict[str, TensorType]:
     """Global shape and dtype of every input and result; in mode plan with no value made.
 
     ``framework``: the one whose own dtypes they are, where it defines some apart.
     """
     if question.mode == "plan":
-        return shapes(question, framework)
+        return infer_types(question, framework)
     values = evaluate(question, framework)
-    return {name: Typed(one.shape, one.dtype.name) for name, one in values.items()}
+    return {name: TensorType(one.shape, one.dtype.name) for name, one in values.items()}
 
 
-def layouts(question: Question) -> dict[str, Layout | None]:
+def known_layouts(question: Question) -> dict[str, Layout | None]:
     """The layout of every input and result, None where the framework is free to choose."""
-    known_of, on = typed(question), homes(question)
+    known_of, on = global_types(question), meshes_of_tensors(question)
     known: dict[str, Layout | None] = {given.name: given.layout for given in question.inputs}
     for step in question.steps:
         names = [arg for arg in step.args if isinstance(arg, str)]
@@ -47,15 +47,15 @@ def observe(question: Question, framework: str = "") -> Answer:
 
     ``framework``: the one to whose own meaning it holds, where an op has several.
     """
-    known, on = layouts(question), homes(question)
+    known, on = known_layouts(question), meshes_of_tensors(question)
     seen = []
     for name, value in evaluate(question, framework).items():
         mesh, layout = on[name], known[name]
         shards = offsets = None
         if layout is not None:
-            offsets = tuple(map(offset, ranges(mesh, layout, value.shape)))
+            offsets = tuple(map(offset, index_ranges(mesh, layout, value.shape)))
             if not layout.partial:
-                shards = tuple(pack(shard) for shard in cut(mesh, layout, value))
+                shards = tuple(pack(shard) for shard in cut_shards(mesh, layout, value))
         seen.append(
             Observed(name, value.dtype.name, value.shape, layout, shards, offsets, (pack(value),))
         )

@@ -12,7 +12,7 @@ import numpy as np
 
 from adapters.answer import Observed
 from cases.arrays import pack
-from cases.grids import Grid, derived, equal
+from cases.mesh_derivation import DerivedMesh, derive_all, are_equal
 from cases.model import Question
 
 # Every subject's answer is held against it.
@@ -30,18 +30,18 @@ def observe(question: Question) -> tuple[Observed, ...]:
 
 
 def _observe(question: Question) -> tuple[Observed, ...]:
-    made = derived(question.mesh, question.mesh_steps)
+    made = derive_all(question.mesh, question.mesh_steps)
     found: list[Observed] = []
     for step in question.mesh_steps:
         if step.op == "mesh_equal":
-            same = pack(np.asarray(equal(step, made)))
+            same = pack(np.asarray(are_equal(step, made)))
             found.append(Observed(step.result, "bool", (), shards=(same,) * question.mesh.size))
         elif step.result in made:
             found += _seen(step.result, made[step.result], question.mesh.devices)
     return tuple(found)
 
 
-def _seen(name: str, view: Grid, devices: tuple[int, ...]) -> list[Observed]:
+def _seen(name: str, view: DerivedMesh, devices: tuple[int, ...]) -> list[Observed]:
     shape, ids = view.mesh.shape, np.array(devices, np.int64)
     positions = range(len(devices))
     grids = tuple(pack(ids[list(view.seen(position))].reshape(shape)) for position in positions)

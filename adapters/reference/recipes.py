@@ -16,47 +16,47 @@ from numpy.typing import NDArray
 
 from adapters.reference.gradient import gradient, slope_at
 from cases.model import Question
-from cases.recipes import MODELS, row_of, sizes_of
-from cases.recipes.layouts import observed
-from cases.recipes.meaning import forward, loss, routed
-from cases.recipes.values import all_values
+from cases.recipes import MODELS, recipe_of, sizes_of
+from cases.recipes.layouts import observed_names
+from cases.recipes.meaning import forward, loss, chosen_experts
+from cases.recipes.parameter_values import all_arrays
 
 # Elements of each tensor whose slope is taken.
-SAMPLED = 6
+SAMPLED_ELEMENTS = 6
 
 Slopes = dict[str, dict[tuple[int, ...], float]]
 
 
-def values(question: Question) -> dict[str, NDArray[Any]]:
+def forward_values(question: Question) -> dict[str, NDArray[Any]]:
     """Parameters, inputs, ``out`` and ``loss`` of a question's recipe, unsharded."""
     return dict(_values(*_key(question)))
 
 
-def slopes(question: Question) -> Slopes:
+def sample_gradients(question: Question) -> Slopes:
     """``grad/…`` of each tensor that has one: the slope of the loss by `SAMPLED` elements of it."""
     model, sizes, dtype = _key(question)
     return {
         f"grad/{name}": _slopes(model, sizes, dtype, name)
-        for one in observed(row_of(question))
+        for one in observed_names(recipe_of(question))
         if (name := one.removeprefix("grad/")) != one
     }
 
 
-def arrivals(question: Question) -> int | None:
+def tokens_at_busiest_expert(question: Question) -> int | None:
     """Tokens at the experts of the device that gets most of them; None without data or experts."""
-    row, sizes = row_of(question), sizes_of(question)
+    row, sizes = recipe_of(question), sizes_of(question)
     if not row.expert or question.mode == "plan":
         return None
     groups = question.mesh[row.expert]
-    chosen = routed(values(question)) * groups // sizes["experts"]
+    chosen = chosen_experts(forward_values(question)) * groups // sizes["experts"]
     return int(np.bincount(chosen.ravel(), minlength=groups).max())
 
 
-def gradients(question: Question) -> dict[str, NDArray[Any]]:
+def full_gradients(question: Question) -> dict[str, NDArray[Any]]:
     """As `slopes`, by every element: seconds for the smallest models."""
     model, sizes, dtype = _key(question)
     found = {}
-    for name in slopes(question):
+    for name in sample_gradients(question):
         tensor = name.removeprefix("grad/")
         found[tensor] = _whole_slope(model, sizes, dtype, tensor)
     return found
@@ -65,12 +65,12 @@ def gradients(question: Question) -> dict[str, NDArray[Any]]:
 def _key(question: Question) -> tuple[str, tuple[tuple[str, int], ...], str]:
     assert question.recipe is not None
     sizes = tuple(sizes_of(question).items())
-    return row_of(question).model, sizes, question.recipe.dtype
+    return recipe_of(question).model, sizes, question.recipe.dtype
 
 
 @lru_cache(maxsize=32)
 def _values(model: str, sizes: tuple[tuple[str, int], ...], dtype: str) -> dict[str, NDArray[Any]]:
-    tensors = all_values(model, dict(sizes), dtype)
+    tensors = all_arrays(model, dict(sizes), dtype)
     out = forward(model, dict(sizes), tensors)
     return {**tensors, MODELS[model].out.name: out, "loss": loss(model, dict(sizes), tensors, out)}
 
@@ -81,7 +81,7 @@ def _slopes(
 ) -> dict[tuple[int, ...], float]:
     moved, at = _loss_by(model, dict(sizes), dtype, name)
     # Spread over the tensor, the first and the last among them.
-    flat = sorted({round(place) for place in np.linspace(0, at.size - 1, SAMPLED)})
+    flat = sorted({round(place) for place in np.linspace(0, at.size - 1, SAMPLED_ELEMENTS)})
     indices = [tuple(int(i) for i in np.unravel_index(place, at.shape)) for place in flat]
     return {index: slope_at(moved, at, index) for index in indices}
 
@@ -97,7 +97,7 @@ def _loss_by(
     model: str, sizes: dict[str, int], dtype: str, name: str
 ) -> tuple[Callable[[NDArray[Any]], NDArray[Any]], NDArray[Any]]:
     """The loss as a function of one tensor, and that tensor."""
-    tensors = all_values(model, sizes, dtype)
+    tensors = all_arrays(model, sizes, dtype)
 
     def moved(value: NDArray[Any]) -> NDArray[Any]:
         others = {**tensors, name: value}

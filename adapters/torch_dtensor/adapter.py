@@ -15,16 +15,16 @@ import time
 import torch
 
 from adapters.answer import Answer, Collective, Done, End, Observed, Refused, Unsupported
-from adapters.forked import Forked
+from adapters.forked_adapter import ForkedAdapter
 from adapters.protocol import VERSION, Hello
-from adapters.torch_dtensor import merge, rank
+from adapters.torch_dtensor import merge_ranks, rank
 from adapters.torch_dtensor.compat import RELEASE
-from adapters.torch_dtensor.names import UNSEEN, promises
-from adapters.torch_dtensor.plan import Planner
+from adapters.torch_dtensor.names import HIDDEN_COLLECTIVES, promises
+from adapters.torch_dtensor.dry_run import DryRunAdapter
 from adapters.torch_dtensor.recorder import Recorder
 from adapters.torch_dtensor.script import Unanswerable, members, ranks, task
-from adapters.torch_dtensor.wire import Fulls, Go, Raised, Report, Task, Wanted
-from adapters.torch_dtensor.world import Fault, World
+from adapters.torch_dtensor.rank_messages import FullTensors, Continue, Raised, Report, Task, SendFullTensors
+from adapters.torch_dtensor.world import WorldFailure, World
 from cases.model import Question
 
 
@@ -49,7 +49,7 @@ class TorchAdapter:
         self._worlds: dict[int, World] = {}
         self._serve = functools.partial(rank.serve, recorder=Recorder())
         hello = self.hello()
-        self._plans = Forked(hello, lambda: Planner(hello))
+        self._plans = ForkedAdapter(hello, lambda: DryRunAdapter(hello))
 
     def hello(self) -> Hello:
         """Which torch this is."""
@@ -61,7 +61,7 @@ class TorchAdapter:
             platform.python_version(),
             facts,
             os.getpid(),
-            UNSEEN,
+            HIDDEN_COLLECTIVES,
             promises(RELEASE),
         )
 
@@ -84,7 +84,7 @@ class TorchAdapter:
         asking = _Asking(world, lines, deadline)
         try:
             asking.run()
-        except Fault as fault:
+        except WorldFailure as fault:
             asking.end, asking.seen, asking.whole = fault.end, (), False
         finally:
             if fresh:
@@ -152,11 +152,11 @@ class _Asking:
                 break
             self._note(raised)
             finished = [r for r in sorted(reports) if r in self._members]
-            if finished or not merge.in_step(list(raised.values())):
+            if finished or not merge_ranks.raised_in_step(list(raised.values())):
                 self.apart += [f"rank {r} finished" for r in finished]
                 return
             # All are where nothing is owed, so they can go on together.
-            self._world.send(Go(), raised, self._deadline)
+            self._world.send(Continue(), raised, self._deadline)
             said = self._world.hear(raised, self._deadline)
         self._finish(dict(sorted(reports.items())))
 
@@ -164,7 +164,7 @@ class _Asking:
         first = raised[min(raised)]
         # It may have been raised halfway through a collective.
         self._clean = self._clean and not any(one.halfway for one in raised.values())
-        self.apart += merge.differently(raised)
+        self.apart += merge_ranks.format_error_differences(raised)
         if not isinstance(self.end, Done):
             return
         if first.missing:
@@ -174,14 +174,14 @@ class _Asking:
 
     def _finish(self, reports: dict[int, Report]) -> None:
         fulls = {}
-        if names := merge.differing(reports):
-            self._world.send(Wanted(names), self._members, self._deadline)
+        if names := merge_ranks.find_differing_full_tensors(reports):
+            self._world.send(SendFullTensors(names), self._members, self._deadline)
             said = self._world.hear(self._members, self._deadline)
-            fulls = {r: one.arrays for r, one in said.items() if isinstance(one, Fulls)}
+            fulls = {r: one.arrays for r, one in said.items() if isinstance(one, FullTensors)}
         homes = {home.name: home.mesh for home in self._task.homes}
-        self.seen = merge.observed(self._task.mesh, reports, fulls, homes)
-        self.program = merge.program(reports)
-        self.complaints += merge.otherwise(reports)
+        self.seen = merge_ranks.merge_observations(self._task.mesh, reports, fulls, homes)
+        self.program = merge_ranks.merge_program_collectives(reports)
+        self.complaints += merge_ranks.format_program_differences(reports)
         for number, report in reports.items():
             self.complaints += [f"rank {number}: {one}" for one in report.complaints]
         self.whole = self._clean

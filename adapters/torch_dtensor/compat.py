@@ -13,8 +13,8 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from adapters.names import missing, place, resolve
-from adapters.torch_dtensor.names import IN_LINES, MASK, NAMES, imported
+from adapters.release_names import format_missing, find_location, import_path
+from adapters.torch_dtensor.names import LINE_NAMES, MASK_ATTRIBUTE, NAMES, find_imported_names
 
 RELEASE = str(torch.__version__)
 
@@ -23,7 +23,7 @@ class Missing(Exception):
     """This release has no such thing: a sentence that says when there is one."""
 
 
-class Absent:
+class MissingPlaceholder:
     """What stands for a name that this release lacks: to use it raises `Missing`."""
 
     def __init__(self, sentence: str):
@@ -42,23 +42,23 @@ class Absent:
         return False
 
 
-def lacks(wanted: str) -> str:
+def format_missing(wanted: str) -> str:
     """The sentence that this release has no ``wanted``, and since when there is one."""
     if wanted in NAMES:
-        return missing(NAMES, wanted, "torch", RELEASE)
+        return format_missing(NAMES, wanted, "torch", RELEASE)
     return f"torch {RELEASE.partition('+')[0]} has no {wanted}"
 
 
-def found(wanted: str) -> Any:
+def find_name(wanted: str) -> Any:
     """What the table calls ``wanted``, an `Absent` where this release lacks it."""
-    where = place(NAMES, wanted, RELEASE)
+    where = find_location(NAMES, wanted, RELEASE)
     if where is None:
-        return Absent(lacks(wanted))
+        return MissingPlaceholder(format_missing(wanted))
     try:
-        return resolve(where.path)
+        return import_path(where.path)
     # A release after those that the table was made for.
     except (ImportError, AttributeError):
-        return Absent(f"{lacks(wanted)} at {where.path}, where it was before")
+        return MissingPlaceholder(f"{format_missing(wanted)} at {where.path}, where it was before")
 
 
 if TYPE_CHECKING:
@@ -80,58 +80,58 @@ if TYPE_CHECKING:
     from torch.distributed.tensor.placement_types import Placement as Placement
     from torch.distributed.tensor.placement_types import _StridedShard as _StridedShard
 else:
-    DeviceMesh = found("DeviceMesh")
-    DTensor = found("DTensor")
-    Partial = found("Partial")
-    Replicate = found("Replicate")
-    Shard = found("Shard")
-    Placement = found("Placement")
-    _StridedShard = found("_StridedShard")
-    distribute_module = found("distribute_module")
-    distribute_tensor = found("distribute_tensor")
-    loss_parallel = found("loss_parallel")
-    ParallelStyle = found("ParallelStyle")
-    parallelize_module = found("parallelize_module")
-    ColwiseParallel = found("ColwiseParallel")
-    RowwiseParallel = found("RowwiseParallel")
-    PrepareModuleInput = found("PrepareModuleInput")
-    SequenceParallel = found("SequenceParallel")
-    CommDebugMode = found("CommDebugMode")
+    DeviceMesh = find_name("DeviceMesh")
+    DTensor = find_name("DTensor")
+    Partial = find_name("Partial")
+    Replicate = find_name("Replicate")
+    Shard = find_name("Shard")
+    Placement = find_name("Placement")
+    _StridedShard = find_name("_StridedShard")
+    distribute_module = find_name("distribute_module")
+    distribute_tensor = find_name("distribute_tensor")
+    loss_parallel = find_name("loss_parallel")
+    ParallelStyle = find_name("ParallelStyle")
+    parallelize_module = find_name("parallelize_module")
+    ColwiseParallel = find_name("ColwiseParallel")
+    RowwiseParallel = find_name("RowwiseParallel")
+    PrepareModuleInput = find_name("PrepareModuleInput")
+    SequenceParallel = find_name("SequenceParallel")
+    CommDebugMode = find_name("CommDebugMode")
 
-compute_local_shape_and_global_offset: Callable[..., Any] = found(
+compute_local_shape_and_global_offset: Callable[..., Any] = find_name(
     "compute_local_shape_and_global_offset"
 )
-all_to_all_single_autograd: Callable[..., Any] = found("all_to_all_single_autograd")
-RMSNorm: Callable[..., torch.nn.Module] = found("torch.nn.RMSNorm")
-fully_shard: Callable[..., Any] = found("fully_shard")
-replicate: Callable[..., Any] = found("replicate(mesh=)")
-context_parallel: Callable[..., Any] = found("context_parallel")
-set_rotate_method: Callable[..., Any] = found("set_rotate_method")
-ring_options: Any = found("_cp_options")
-propagator: Any = found("propagator")
+all_to_all_single_autograd: Callable[..., Any] = find_name("all_to_all_single_autograd")
+RMSNorm: Callable[..., torch.nn.Module] = find_name("torch.nn.RMSNorm")
+fully_shard: Callable[..., Any] = find_name("fully_shard")
+replicate: Callable[..., Any] = find_name("replicate(mesh=)")
+context_parallel: Callable[..., Any] = find_name("context_parallel")
+set_rotate_method: Callable[..., Any] = find_name("set_rotate_method")
+ring_options: Any = find_name("_cp_options")
+propagator: Any = find_name("propagator")
 
 
 def has(wanted: str) -> bool:
     """Whether this release has what the table calls ``wanted``."""
-    return place(NAMES, wanted, RELEASE) is not None
+    return find_location(NAMES, wanted, RELEASE) is not None
 
 
-def need(wanted: str) -> None:
+def require(wanted: str) -> None:
     """Nothing, if this release has what the table calls ``wanted``.
 
     Raises:
         Missing: it does not.
     """
     if not has(wanted):
-        raise Missing(lacks(wanted))
+        raise Missing(format_missing(wanted))
 
 
-def in_lines() -> dict[str, Any]:
+def names_for_lines() -> dict[str, Any]:
     """Every name that a line may use beside those of the program, and what it is here."""
     names: dict[str, Any] = {"torch": torch, "F": F}
-    for name in IN_LINES:
-        names[name] = found(name)
-    for one in imported(RELEASE):
+    for name in LINE_NAMES:
+        names[name] = find_name(name)
+    for one in find_imported_names(RELEASE):
         if one.adapted:
             known = {"torch": torch, one.place.path.rpartition(".")[2]: names[one.name]}
             exec(one.adapted, known)
@@ -139,10 +139,10 @@ def in_lines() -> dict[str, Any]:
     return names
 
 
-_CLEAR = [found(one) for one in ("forget", "forget_fast") if has(one)]
+_CLEAR = [find_name(one) for one in ("forget", "forget_fast") if has(one)]
 
 
-def forget() -> None:
+def clear_layout_caches() -> None:
     """Have torch forget every layout that it has worked out for an op.
 
     It keeps them by less than what decides: a topk of 4 after one of 1 would find its answer.
@@ -151,7 +151,7 @@ def forget() -> None:
         clear()
 
 
-def settled(value: Any) -> Any:
+def wait_for_collectives(value: Any) -> Any:
     """A line's value, of whose collectives any that fails has done so by now.
 
     Since 2.4 a refusal of gloo comes out of the call. Before, out of a wait for it, which may
@@ -164,23 +164,23 @@ def settled(value: Any) -> Any:
     return value
 
 
-def reduction(placement: Any) -> str:
+def reduction_name(placement: Any) -> str:
     """What a pending reduction is called: sum, avg, max."""
     # Before it was a word it was a member of ReduceOp.
     said: Any = placement.reduce_op
     return said if isinstance(said, str) else str(said.name).lower()
 
 
-def reduced_once(placement: Any) -> bool:
+def has_mask_buffer(placement: Any) -> bool:
     """Whether a pending reduction can be done one time only, as it uses up what it needs.
 
     The partial of an embedding or a gather of split rows keeps a mask, which goes with the
     reduction.
     """
-    return hasattr(placement, MASK)
+    return hasattr(placement, MASK_ATTRIBUTE)
 
 
-def groups_of(mesh: DeviceMesh) -> list[Any]:
+def mesh_groups(mesh: DeviceMesh) -> list[Any]:
     """The process groups of this rank along each axis of a mesh that it is in, in mesh order."""
     if has("DeviceMesh.get_all_groups"):
         return list(mesh.get_all_groups())
@@ -188,7 +188,7 @@ def groups_of(mesh: DeviceMesh) -> list[Any]:
     return [old.get_group(axis) for axis in range(mesh.ndim)]
 
 
-def name_of(group: Any) -> str:
+def process_group_name(group: Any) -> str:
     """The name of a process group, as ops have it."""
     if has("ProcessGroup.group_name"):
         return str(group.group_name)

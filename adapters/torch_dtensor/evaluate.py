@@ -24,25 +24,25 @@ from adapters.torch_dtensor.compat import (
     DTensor,
     Missing,
     compute_local_shape_and_global_offset,
-    forget,
-    groups_of,
+    clear_layout_caches,
+    mesh_groups,
     has,
-    in_lines,
-    lacks,
-    name_of,
-    reduced_once,
-    settled,
+    names_for_lines,
+    format_missing,
+    process_group_name,
+    has_mask_buffer,
+    wait_for_collectives,
 )
 from adapters.torch_dtensor.layouts import layout_of, mesh_of, shard_order
 from adapters.torch_dtensor.ops import CONTEXTS, mesh_source
-from adapters.torch_dtensor.recipes.step import Source, Step
+from adapters.torch_dtensor.recipes.step import TensorSource, Step
 from adapters.torch_dtensor.recorder import Axes, GroupAxes
-from adapters.torch_dtensor.wire import Data, Home, Line, Raised, Task
+from adapters.torch_dtensor.rank_messages import InputData, TensorOnDerivedMesh, Line, Raised, Task
 from cases.model import Foreign, Layout, Mesh
-from cases.recipes.form import PASSES
+from cases.recipes.recipe_reader import PASSES
 
 # Every name that a line may use beside those of the program.
-NAMES: dict[str, Any] = in_lines()
+NAMES: dict[str, Any] = names_for_lines()
 _LINE = "<line>"
 
 
@@ -51,7 +51,7 @@ def _compiled(source: str) -> CodeType:
     return compile(source, _LINE, "eval")
 
 
-class Recording(Protocol):
+class CollectiveSource(Protocol):
     """Whatever notes the collectives that this process fires."""
 
     def take(self, axes: Axes) -> tuple[Collective, ...]:
@@ -59,14 +59,14 @@ class Recording(Protocol):
         ...
 
 
-class Place(Source, Protocol):
+class RankEnvironment(TensorSource, Protocol):
     """Where lines are evaluated: the world that a rank is in, and who hears of it."""
 
     def at(self, place: int) -> None:
         """How far the rank has come in a task: -1 at the end."""
         ...
 
-    def given(self, data: Data, position: int) -> torch.Tensor:
+    def given(self, data: InputData, position: int) -> torch.Tensor:
         """The global tensor of an input, or that of one position."""
         ...
 
@@ -75,7 +75,7 @@ class Place(Source, Protocol):
         ...
 
 
-class Run:
+class TaskRun:
     """What has come of one task so far."""
 
     def __init__(self) -> None:
@@ -86,8 +86,8 @@ class Run:
         self.full_collectives: dict[str, tuple[Collective, ...]] = {}
         self.fired: list[Collective] = []
         self.complaints: list[str] = []
-        self.axes: Callable[[str], tuple[tuple[str, ...], int]] = nowhere
-        self.homes: dict[str, Home] = {}
+        self.axes: Callable[[str], tuple[tuple[str, ...], int]] = no_axes
+        self.homes: dict[str, TensorOnDerivedMesh] = {}
         self.step: Step | None = None
         self.program: list[Collective] = []
         self.failed = False
@@ -97,7 +97,7 @@ class Run:
 class Evaluation:
     """The lines of tasks, evaluated on rank ``number`` of a world. Keeps the world's meshes."""
 
-    def __init__(self, number: int, recorder: Recording, place: Place):
+    def __init__(self, number: int, recorder: CollectiveSource, place: RankEnvironment):
         self._number = number
         self._recorder = recorder
         self._place = place
@@ -108,7 +108,7 @@ class Evaluation:
         self._layouts: dict[Any, Layout | Foreign] = {}
         self._offsets: dict[Any, tuple[int, ...]] = {}
 
-    def make_meshes(self, task: Task, run: Run) -> None:
+    def make_meshes(self, task: Task, run: TaskRun) -> None:
         """Make every mesh, in or out of it: a group is made by all ranks of the world."""
         run.homes = {home.name: home for home in task.homes}
         for variable, mesh in task.meshes:
@@ -134,11 +134,11 @@ class Evaluation:
         if task.recipe is not None:
             run.step = Step(task.recipe, task.mesh, self._number, run.names["mesh"], self._place)
 
-    def alone(self, task: Task, run: Run) -> None:
+    def alone(self, task: Task, run: TaskRun) -> None:
         """The step of a recipe's plain module, on this device alone."""
         self._train(task, run, ("plain",))
 
-    def place(self, task: Task, run: Run) -> None:
+    def place(self, task: Task, run: TaskRun) -> None:
         """Make every input, or the module of a recipe."""
         self._train(task, run, ("place",))
         for data in task.inputs:
@@ -147,7 +147,7 @@ class Evaluation:
             self.lines((data.line,), run)
             self.derive(task, data.line.name, run)
 
-    def _given(self, task: Task, data: Data) -> torch.Tensor:
+    def _given(self, task: Task, data: InputData) -> torch.Tensor:
         """The tensor that an input is made of on this rank."""
         home = task.home(data.line.name)
         devices = (home.mesh if home else dict(task.meshes)[data.where]).devices
@@ -156,7 +156,7 @@ class Evaluation:
             position = devices.index(self._number)
         return self._place.given(data, position)
 
-    def evaluate(self, task: Task, run: Run) -> None:
+    def evaluate(self, task: Task, run: TaskRun) -> None:
         """Evaluate every step, or the passes of a recipe."""
         self._train(task, run, PASSES)
         if run.step is not None:
@@ -170,7 +170,7 @@ class Evaluation:
                 self.lines((line,), run)
                 self.derive(task, line.name, run)
 
-    def _train(self, task: Task, run: Run, phases: Iterable[str]) -> None:
+    def _train(self, task: Task, run: TaskRun, phases: Iterable[str]) -> None:
         """Some of a recipe's `PHASES`, as far as none fails. Nothing where there is no recipe."""
         for phase in phases if run.step is not None else ():
             if run.failed or (phase == "plain" and not task.whole):
@@ -184,24 +184,24 @@ class Evaluation:
                     # What is gathered anew during backward is backward's, whoever asks for it.
                     run.program += [msgspec.structs.replace(one, pass_=phase) for one in fired]
 
-    def derive(self, task: Task, after: str, run: Run) -> None:
+    def derive(self, task: Task, after: str, run: TaskRun) -> None:
         """Derive the meshes that wait for the input or result ``after``; "" for the others."""
         with self._place.bare():
             self.lines(task.late(after), run)
 
-    def lines(self, lines: Iterable[Line], run: Run) -> None:
+    def lines(self, lines: Iterable[Line], run: TaskRun) -> None:
         """Evaluate lines in order, as far as none fails."""
         for line in lines:
             if run.failed:
                 self.at(run)
                 continue
             code = line.source
-            value = self._next(run, line.name, lambda: settled(eval(_compiled(code), run.names)))  # noqa: B023
+            value = self._next(run, line.name, lambda: wait_for_collectives(eval(_compiled(code), run.names)))  # noqa: B023
             if not run.failed:
                 run.names[line.variable] = run.values[line.name] = value
                 run.collectives[line.name] = self.take(run, line.name)
 
-    def materialise(self, task: Task, run: Run) -> None:
+    def materialise(self, task: Task, run: TaskRun) -> None:
         """Full tensors of what is checked, after the whole program: they change nothing then.
 
         What can be reduced once only the program may have reduced, and then there is nothing
@@ -212,7 +212,7 @@ class Evaluation:
             value = run.values.get(name)
             if isinstance(value, DTensor):
                 look: Callable[[], torch.Tensor] = value.full_tensor
-                if task.recipe is None and any(map(reduced_once, value.placements)):
+                if task.recipe is None and any(map(has_mask_buffer, value.placements)):
                     look = functools.partial(self._of_another_run, task, run, name)
                 full = self._next(run, f"{name}/full", look)
                 fired = self.take(run, name)
@@ -227,22 +227,22 @@ class Evaluation:
                     run.fulls[name] = value
         run.failed = failed
 
-    def _of_another_run(self, task: Task, run: Run, name: str) -> torch.Tensor:
+    def _of_another_run(self, task: Task, run: TaskRun, name: str) -> torch.Tensor:
         """The full tensor of a result, from a run of the program that ends with it.
 
         Inputs are fresh, and nothing else is looked at. Meshes are those that are there.
         """
         # A layout that torch worked out before has the mask of that time.
-        forget()
+        clear_layout_caches()
         names = dict(run.names)
         with torch.enable_grad():
             for data in task.inputs:
                 names[data.line.variable] = self._given(task, data)
-                names[data.line.variable] = settled(eval(_compiled(data.line.source), names))
+                names[data.line.variable] = wait_for_collectives(eval(_compiled(data.line.source), names))
             region = eval(_compiled(CONTEXTS[task.context]), names) if task.context else None
             with region or contextlib.nullcontext():
                 for line in task.steps:
-                    value = names[line.variable] = settled(eval(_compiled(line.source), names))
+                    value = names[line.variable] = wait_for_collectives(eval(_compiled(line.source), names))
                     if line.name == name:
                         break
         # What the steps fired was told of the first run.
@@ -264,7 +264,7 @@ class Evaluation:
             self._layouts[key] = layout_of(*key)
         return self._layouts[key]
 
-    def offset(self, name: str, value: DTensor, mesh: Mesh, run: Run) -> tuple[int, ...] | None:
+    def offset(self, name: str, value: DTensor, mesh: Mesh, run: TaskRun) -> tuple[int, ...] | None:
         """Where torch says that this rank's shard begins; None if it raises.
 
         With a complaint, unless the release is known not to say it of every shard.
@@ -282,14 +282,14 @@ class Evaluation:
                 return None
         return self._offsets[key]
 
-    def take(self, run: Run, name: str = "") -> tuple[Collective, ...]:
+    def take(self, run: TaskRun, name: str = "") -> tuple[Collective, ...]:
         """The collectives since the last call, by the axes of the mesh that ``name`` lies on."""
         home = run.homes.get(name)
         fired = self._recorder.take(self._along(home, run) if home else run.axes)
         run.fired += fired
         return fired
 
-    def _along(self, home: Home, run: Run) -> GroupAxes:
+    def _along(self, home: TensorOnDerivedMesh, run: TaskRun) -> GroupAxes:
         """What groups mean on a derived mesh, with which a world has no other task."""
         if home.variable not in self._of_views:
             groups = _groups(run.names[home.variable])
@@ -298,17 +298,17 @@ class Evaluation:
             self._of_views[home.variable] = GroupAxes(self._number, [(home.mesh, lead + groups)])
         return self._of_views[home.variable]
 
-    def at(self, run: Run, *, last: bool = False) -> None:
+    def at(self, run: TaskRun, *, last: bool = False) -> None:
         """Leave word of how far this rank has come."""
         run.place = -1 if last else run.place + 1
         self._place.at(run.place)
 
-    def _next(self, run: Run, place: str, what: Callable[[], Any]) -> Any:
+    def _next(self, run: TaskRun, place: str, what: Callable[[], Any]) -> Any:
         """The next place in a task: what it gives, None if it raises."""
         self.at(run)
         return self._attempt(run, place, what)
 
-    def _attempt(self, run: Run, place: str, what: Callable[[], Any]) -> Any:
+    def _attempt(self, run: TaskRun, place: str, what: Callable[[], Any]) -> Any:
         """What it gives. If it raises: tell whoever hears of it, and give None."""
         try:
             return what()
@@ -331,7 +331,7 @@ class Evaluation:
         return None
 
 
-def nowhere(group: str) -> tuple[tuple[str, ...], int]:
+def no_axes(group: str) -> tuple[tuple[str, ...], int]:
     """Of groups nothing is known yet."""
     return (), 0
 
@@ -340,7 +340,7 @@ def _groups(mesh: DeviceMesh) -> list[str]:
     """Names of the groups that this rank is in, axis by axis; none outside the mesh."""
     if mesh.get_coordinate() is None:
         return []
-    return [name_of(group) for group in groups_of(mesh)]
+    return [process_group_name(group) for group in mesh_groups(mesh)]
 
 
 def _lacked(error: Exception) -> str:
@@ -360,4 +360,4 @@ def _lacked(error: Exception) -> str:
     if any(frame.name != "__getattr__" for frame in frames[files.index(_LINE) + 1 :]):
         return ""
     owner = error.obj if isinstance(error.obj, type | ModuleType) else type(error.obj)
-    return lacks(f"{owner.__name__}.{error.name}")
+    return format_missing(f"{owner.__name__}.{error.name}")

@@ -15,7 +15,7 @@ import msgspec
 
 from cases.model import Layout, Mesh, Param, Step
 from cases.notation import to_placements
-from cases.program import Typed
+from cases.program import TensorType
 
 # What lines call by name, and so no variable may be called. What a line binds itself begins with
 # "_", as no variable does without a "_" at its end; tests hold every row to both.
@@ -43,7 +43,7 @@ class Call(msgspec.Struct, frozen=True):
     args: tuple[str, ...]
     mesh: Mesh
     home: str
-    known: Callable[[], Mapping[str, Typed]]
+    known: Callable[[], Mapping[str, TensorType]]
 
     @property
     def params(self) -> dict[str, Param]:
@@ -61,7 +61,7 @@ class Call(msgspec.Struct, frozen=True):
             raise Unsayable(f"{self.step.op} takes one integer as {name}")
         return value
 
-    def typed(self, place: int) -> Typed:
+    def typed(self, place: int) -> TensorType:
         """Global shape and dtype of the argument at ``place``, which is not a number."""
         return self.known()[str(self.step.args[place])]
 

@@ -13,9 +13,9 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from adapters.inspected import warning
+from adapters.inspection import deprecation_of_call
 from adapters.interface import Module
-from adapters.names import place, resolve
+from adapters.release_names import find_location, import_path
 from adapters.torch_dtensor.names import NAMES
 
 __all__ = ["CALLS", "DEFAULTS", "MODULES", "NAMES", "PRINTED", "ROOTS", "start", "world"]
@@ -112,13 +112,13 @@ def _of(wanted: str) -> Any:
     Raises:
         AttributeError: this release has no such thing.
     """
-    return resolve(_place(wanted))
+    return import_path(_place(wanted))
 
 
 def _place(wanted: str) -> str:
     import torch
 
-    found = place(NAMES, wanted, str(torch.__version__))
+    found = find_location(NAMES, wanted, str(torch.__version__))
     if found is None:
         raise AttributeError(wanted)
     return found.path
@@ -126,7 +126,7 @@ def _place(wanted: str) -> str:
 
 def _mesh(*names: str) -> Any:
     """A mesh of four ranks over axes of two, or of one axis without a name."""
-    make = resolve("torch.distributed.device_mesh.init_device_mesh")
+    make = import_path("torch.distributed.device_mesh.init_device_mesh")
     return make("cpu", (2, 2), mesh_dim_names=names) if names else make("cpu", (4,))
 
 
@@ -213,12 +213,12 @@ def _by_flat_name() -> str:
     _of("DeviceMesh._flatten")
     mesh = _mesh("dp", "tp")
     mesh["dp", "tp"]._flatten()
-    return warning(lambda: mesh["dp_tp"]) or "none"
+    return deprecation_of_call(lambda: mesh["dp_tp"]) or "none"
 
 
 def _policy() -> Any:
     # It is where fully_shard is.
-    return resolve(f"{_place('fully_shard').rpartition('.')[0]}.MixedPrecisionPolicy")()
+    return import_path(f"{_place('fully_shard').rpartition('.')[0]}.MixedPrecisionPolicy")()
 
 
 _PARAMETERS = (
@@ -239,7 +239,7 @@ DEFAULTS: Mapping[str, Callable[[], object]] = {
     **{f"{name} of {called}": _parameter(called, name) for called, name in _PARAMETERS},
     "reduction of Partial()": lambda: str(_of("Partial")().reduce_op).rpartition(".")[2].lower(),
     "placements of a DTensor where distribute_tensor is given none": lambda: list(
-        _of("distribute_tensor")(resolve("torch.ones")(4), _mesh()).placements
+        _of("distribute_tensor")(import_path("torch.ones")(4), _mesh()).placements
     ),
     "placements of x @ y, x under [Shard(1)] and y under [Shard(0)]": _product,
     "a DTensor times a plain tensor of its shape": lambda: _together(number=False),

@@ -14,7 +14,7 @@ from adapters.torch_dtensor.compat import (
     Replicate,
     Shard,
     _StridedShard,
-    reduction,
+    reduction_name,
 )
 from cases.model import Foreign, Layout, Mesh
 from cases.notation import NotationError, from_placements
@@ -66,7 +66,7 @@ def _text(placement: Any) -> str:
     if kind is _StridedShard:
         return f"SS({placement.dim},{placement.split_factor})"
     if kind is Partial:
-        return f"P({reduction(placement)})"
+        return f"P({reduction_name(placement)})"
     raise NotationError(f"a placement of type {kind.__name__}", "one that the model has")
 
 

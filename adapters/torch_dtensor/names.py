@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from adapters.names import Names, Place, place
+from adapters.release_names import Names, NameLocation, find_location
 from adapters.protocol import Field, Promise, Promises
 
 # The first release that is asked at all.
@@ -23,107 +23,107 @@ _PROPAGATOR = f"{_NEW}.DTensor._op_dispatcher.sharding_propagator"
 _OLD_PROPAGATOR = f"{_OLD}.DTensor._op_dispatcher.sharding_propagator"
 
 
-def _moved(name: str, to: str = "2.5") -> tuple[Place, ...]:
+def _moved(name: str, to: str = "2.5") -> tuple[NameLocation, ...]:
     """What left the private package when `torch.distributed.tensor` became public."""
-    return (Place(to, f"{_NEW}.{name}"), Place(OLDEST, f"{_OLD}.{name}"))
+    return (NameLocation(to, f"{_NEW}.{name}"), NameLocation(OLDEST, f"{_OLD}.{name}"))
 
 
 # What is wanted -> its places, newest first. "f(k=)" is the keyword k of f.
 NAMES: Names = {
     # Tensors, placements, meshes.
-    "DeviceMesh": (Place(OLDEST, _MESH),),
+    "DeviceMesh": (NameLocation(OLDEST, _MESH),),
     "DTensor": _moved("DTensor"),
     "Partial": (
-        Place("2.5", f"{_NEW}.Partial"),
-        Place("2.4", f"{_OLD}.Partial", "It takes the reduction by name."),
-        Place(OLDEST, f"{_OLD}.placement_types._Partial"),
+        NameLocation("2.5", f"{_NEW}.Partial"),
+        NameLocation("2.4", f"{_OLD}.Partial", "It takes the reduction by name."),
+        NameLocation(OLDEST, f"{_OLD}.placement_types._Partial"),
     ),
     "Replicate": _moved("Replicate"),
     "Shard": _moved("Shard"),
-    "_StridedShard": (Place("2.5", f"{_NEW}.placement_types._StridedShard"),),
+    "_StridedShard": (NameLocation("2.5", f"{_NEW}.placement_types._StridedShard"),),
     "Placement": _moved("placement_types.Placement"),
     "distribute_tensor": _moved("distribute_tensor"),
     "distribute_module": _moved("distribute_module"),
-    "dtensor": (Place("2.5", _NEW), Place(OLDEST, _OLD)),
+    "dtensor": (NameLocation("2.5", _NEW), NameLocation(OLDEST, _OLD)),
     "manual_seed": (
-        Place("2.5", f"{_NEW}._random.manual_seed"),
-        Place(OLDEST, f"{_OLD}.random.manual_seed"),
+        NameLocation("2.5", f"{_NEW}._random.manual_seed"),
+        NameLocation(OLDEST, f"{_OLD}.random.manual_seed"),
     ),
     "local_map": (
-        Place("2.8", f"{_NEW}.experimental.local_map", "in_grad_placements come third."),
-        Place("2.5", f"{_NEW}.experimental.local_map"),
-        Place("2.4", f"{_OLD}.experimental.local_map"),
+        NameLocation("2.8", f"{_NEW}.experimental.local_map", "in_grad_placements come third."),
+        NameLocation("2.5", f"{_NEW}.experimental.local_map"),
+        NameLocation("2.4", f"{_OLD}.experimental.local_map"),
     ),
-    "loss_parallel": (Place("2.3", f"{_NEW}.parallel.loss_parallel"),),
+    "loss_parallel": (NameLocation("2.3", f"{_NEW}.parallel.loss_parallel"),),
     # It is there before, and raises for some strided shards, in 2.2 also for empty ones.
     "an offset of every shard": (
-        Place("2.10", f"{_NEW}._utils.compute_local_shape_and_global_offset"),
+        NameLocation("2.10", f"{_NEW}._utils.compute_local_shape_and_global_offset"),
     ),
     "compute_local_shape_and_global_offset": _moved("_utils.compute_local_shape_and_global_offset"),
     # Of a fake group too.
-    "ProcessGroup.group_name": (Place("2.3", "torch.distributed.ProcessGroup.group_name"),),
-    "DeviceMesh.get_all_groups": (Place("2.4", f"{_MESH}.get_all_groups"),),
-    "DeviceMesh._flatten": (Place("2.5", f"{_MESH}._flatten"),),
-    "DeviceMesh._unflatten": (Place("2.10", f"{_MESH}._unflatten"),),
-    "DeviceMesh._concatenate": (Place("2.10", f"{_MESH}._concatenate"),),
+    "ProcessGroup.group_name": (NameLocation("2.3", "torch.distributed.ProcessGroup.group_name"),),
+    "DeviceMesh.get_all_groups": (NameLocation("2.4", f"{_MESH}.get_all_groups"),),
+    "DeviceMesh._flatten": (NameLocation("2.5", f"{_MESH}._flatten"),),
+    "DeviceMesh._unflatten": (NameLocation("2.10", f"{_MESH}._unflatten"),),
+    "DeviceMesh._concatenate": (NameLocation("2.10", f"{_MESH}._concatenate"),),
     # Counting, and forgetting what was worked out before.
     "CommDebugMode": _moved("debug.CommDebugMode"),
     # Counts what ops do by themselves, and what `torch.distributed` does.
     "CommDebugMode(ops)": (
-        Place("2.5", f"{_NEW}.debug.CommDebugMode"),
-        Place("2.4", f"{_OLD}.debug.CommDebugMode"),
+        NameLocation("2.5", f"{_NEW}.debug.CommDebugMode"),
+        NameLocation("2.4", f"{_OLD}.debug.CommDebugMode"),
     ),
-    "propagator": (Place("2.5", _PROPAGATOR), Place(OLDEST, _OLD_PROPAGATOR)),
-    "propagator._fake_mode_lock": (Place("2.12", f"{_PROPAGATOR}._fake_mode_lock"),),
+    "propagator": (NameLocation("2.5", _PROPAGATOR), NameLocation(OLDEST, _OLD_PROPAGATOR)),
+    "propagator._fake_mode_lock": (NameLocation("2.12", f"{_PROPAGATOR}._fake_mode_lock"),),
     # What forgets the layouts that were worked out before, in Python and in C++.
     "forget": (
-        Place("2.10", f"{_PROPAGATOR}.propagate_op_sharding.cache_clear"),
-        Place("2.5", f"{_PROPAGATOR}.propagate_op_sharding.cache.cache_clear"),
-        Place(OLDEST, f"{_OLD_PROPAGATOR}.propagate_op_sharding.cache_clear"),
+        NameLocation("2.10", f"{_PROPAGATOR}.propagate_op_sharding.cache_clear"),
+        NameLocation("2.5", f"{_PROPAGATOR}.propagate_op_sharding.cache.cache_clear"),
+        NameLocation(OLDEST, f"{_OLD_PROPAGATOR}.propagate_op_sharding.cache_clear"),
     ),
-    "forget_fast": (Place("2.10", "torch._C._clear_DTensor_sharding_propagator_cache"),),
+    "forget_fast": (NameLocation("2.10", "torch._C._clear_DTensor_sharding_propagator_cache"),),
     # In front of an op: to pass a call on to what is below a dispatch key.
-    "OpOverload.redispatch": (Place("2.4", "torch._ops.OpOverload.redispatch"),),
+    "OpOverload.redispatch": (NameLocation("2.4", "torch._ops.OpOverload.redispatch"),),
     # Recipes.
-    "ParallelStyle": (Place(OLDEST, f"{_NEW}.parallel.ParallelStyle"),),
-    "parallelize_module": (Place(OLDEST, f"{_NEW}.parallel.parallelize_module"),),
-    "ColwiseParallel": (Place(OLDEST, f"{_NEW}.parallel.ColwiseParallel"),),
-    "RowwiseParallel": (Place(OLDEST, f"{_NEW}.parallel.RowwiseParallel"),),
+    "ParallelStyle": (NameLocation(OLDEST, f"{_NEW}.parallel.ParallelStyle"),),
+    "parallelize_module": (NameLocation(OLDEST, f"{_NEW}.parallel.parallelize_module"),),
+    "ColwiseParallel": (NameLocation(OLDEST, f"{_NEW}.parallel.ColwiseParallel"),),
+    "RowwiseParallel": (NameLocation(OLDEST, f"{_NEW}.parallel.RowwiseParallel"),),
     "PrepareModuleInput": (
-        Place("2.3", f"{_NEW}.parallel.PrepareModuleInput", "None stands for what is no tensor."),
-        Place(OLDEST, f"{_NEW}.parallel.PrepareModuleInput"),
+        NameLocation("2.3", f"{_NEW}.parallel.PrepareModuleInput", "None stands for what is no tensor."),
+        NameLocation(OLDEST, f"{_NEW}.parallel.PrepareModuleInput"),
     ),
-    "SequenceParallel": (Place("2.3", f"{_NEW}.parallel.SequenceParallel"),),
-    "torch.nn.RMSNorm": (Place("2.4", "torch.nn.RMSNorm"),),
-    "torch.nn.functional.rms_norm": (Place("2.4", "torch.nn.functional.rms_norm"),),
+    "SequenceParallel": (NameLocation("2.3", f"{_NEW}.parallel.SequenceParallel"),),
+    "torch.nn.RMSNorm": (NameLocation("2.4", "torch.nn.RMSNorm"),),
+    "torch.nn.functional.rms_norm": (NameLocation("2.4", "torch.nn.functional.rms_norm"),),
     "all_to_all_single_autograd": (
-        Place("2.4", "torch.distributed._functional_collectives.all_to_all_single_autograd"),
+        NameLocation("2.4", "torch.distributed._functional_collectives.all_to_all_single_autograd"),
     ),
     "fully_shard": (
-        Place("2.6", f"{_FSDP}.fully_shard"),
-        Place("2.4", "torch.distributed._composable.fsdp.fully_shard"),
+        NameLocation("2.6", f"{_FSDP}.fully_shard"),
+        NameLocation("2.4", "torch.distributed._composable.fsdp.fully_shard"),
     ),
     # The older set_reduce_scatter_divide_factor means nothing to gloo, which averages all the same.
     "FSDPModule.set_gradient_divide_factor": (
-        Place("2.8", f"{_FSDP}.FSDPModule.set_gradient_divide_factor"),
+        NameLocation("2.8", f"{_FSDP}.FSDPModule.set_gradient_divide_factor"),
     ),
     "replicate(mesh=)": (
-        Place("2.10", "torch.distributed._composable.replicate_with_fsdp.replicate"),
+        NameLocation("2.10", "torch.distributed._composable.replicate_with_fsdp.replicate"),
     ),
     "context_parallel": (
-        Place("2.6", f"{_NEW}.experimental.context_parallel"),
-        Place("2.5", f"{_NEW}.experimental._attention.context_parallel"),
+        NameLocation("2.6", f"{_NEW}.experimental.context_parallel"),
+        NameLocation("2.5", f"{_NEW}.experimental._attention.context_parallel"),
     ),
-    "set_rotate_method": (Place("2.6", f"{_NEW}.experimental._attention.set_rotate_method"),),
-    "_cp_options": (Place("2.6", f"{_NEW}.experimental._attention._cp_options"),),
+    "set_rotate_method": (NameLocation("2.6", f"{_NEW}.experimental._attention.set_rotate_method"),),
+    "_cp_options": (NameLocation("2.6", f"{_NEW}.experimental._attention._cp_options"),),
 }
 
 # What a placement keeps its mask in, in every release, if its reduction needs one and uses it up.
-MASK = "mask_buffer"
+MASK_ATTRIBUTE = "mask_buffer"
 
 # How every release hides collectives from counters. On a loopback, 4 ranks and 4 MiB, gloo's
 # reduce-scatter moves as much as its all-reduce, twice what a reduce-scatter needs.
-UNSEEN = ("reduce-scatter: on gloo it is performed as an all-reduce and a slice",)
+HIDDEN_COLLECTIVES = ("reduce-scatter: on gloo it is performed as an all-reduce and a slice",)
 
 
 def promises(release: str) -> Promises:
@@ -135,21 +135,21 @@ def promises(release: str) -> Promises:
     said: tuple[Field, ...] = ("dtype", "layout")
     fired: tuple[Field, ...] = ("collectives", "full_collectives")
     offsets: tuple[Field, ...] = ("offsets",)
-    if place(NAMES, "an offset of every shard", release) is None:
+    if find_location(NAMES, "an offset of every shard", release) is None:
         offsets = ()
     real: tuple[Field, ...] = (*said, "shards", *offsets, "full", *fired)
     return {"torch": Promise(real, (*said, *fired, "local"))}
 
 
 # The names that lines and scripts use beside torch and F, in the order of a script's imports.
-IN_LINES = (
+LINE_NAMES = (
     "DeviceMesh", "dtensor", "DTensor", "Partial", "Replicate", "Shard", "distribute_tensor",
     "manual_seed", "local_map", "loss_parallel", "_StridedShard",
     "compute_local_shape_and_global_offset", "CommDebugMode",
 )  # fmt: skip
 
 # Place -> how it is called as lines do, which have the newest form.
-ADAPTED = {
+ADAPTED_CALLS = {
     f"{_OLD}.placement_types._Partial": (
         "Partial = lambda kind='sum': _Partial("
         "getattr(torch.distributed.ReduceOp.RedOpType, kind.upper()))"
@@ -157,25 +157,25 @@ ADAPTED = {
 }
 
 
-class Importing(msgspec.Struct, frozen=True):
+class ImportedName(msgspec.Struct, frozen=True):
     """How a script comes by a name: the import, and a line after it where calls were others."""
 
     name: str
-    place: Place
+    place: NameLocation
     adapted: str = ""
 
 
-def imported(release: str) -> tuple[Importing, ...]:
+def find_imported_names(release: str) -> tuple[ImportedName, ...]:
     """The names that lines can use in a release, in order; those that it lacks are left out."""
-    found = ((name, place(NAMES, name, release)) for name in IN_LINES)
+    found = ((name, find_location(NAMES, name, release)) for name in LINE_NAMES)
     return tuple(
-        Importing(name, where, ADAPTED.get(where.path, ""))
+        ImportedName(name, where, ADAPTED_CALLS.get(where.path, ""))
         for name, where in found
         if where is not None
     )
 
 
-def imports(release: str) -> tuple[str, ...]:
+def format_imports(release: str) -> tuple[str, ...]:
     """The import lines of a script in plain torch of this release.
 
     Raises:
@@ -183,7 +183,7 @@ def imports(release: str) -> tuple[str, ...]:
     """
     modules: dict[str, list[str]] = {}
     adapted = []
-    for one in imported(release):
+    for one in find_imported_names(release):
         module, _, name = one.place.path.rpartition(".")
         modules.setdefault(module, []).append(
             name if one.adapted or name == one.name else f"{name} as {one.name}"

@@ -18,7 +18,7 @@ from adapters.torch_dtensor.rows import ROWS
 from cases.model import Input, Mesh, MeshStep, Step
 from cases.notation import NotationError
 from cases.ops import OPS
-from cases.program import Typed
+from cases.program import TensorType
 
 # The region of a question -> what a script has after ``with``.
 CONTEXTS = {"loss_parallel": "loss_parallel()"}
@@ -98,7 +98,7 @@ def _sliced(base: str, axes: tuple[str, ...]) -> str:
 
 
 def step_source(
-    step: Step, mesh: Mesh, home: str = "mesh", known: Callable[[], Mapping[str, Typed]] = dict
+    step: Step, mesh: Mesh, home: str = "mesh", known: Callable[[], Mapping[str, TensorType]] = dict
 ) -> str:
     """The expression of a step; its result lives on ``mesh``, in variable ``home``.
 

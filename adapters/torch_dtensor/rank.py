@@ -20,18 +20,18 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
-from adapters.answer import Kind
-from adapters.torch_dtensor import views, wire
-from adapters.torch_dtensor.compat import CommDebugMode, DeviceMesh, DTensor, forget, has
-from adapters.torch_dtensor.evaluate import Evaluation, Run, nowhere
-from adapters.torch_dtensor.recorder import Recorder, differences
+from adapters.answer import CollectiveKind
+from adapters.torch_dtensor import mesh_views, rank_messages
+from adapters.torch_dtensor.compat import CommDebugMode, DeviceMesh, DTensor, clear_layout_caches, has
+from adapters.torch_dtensor.evaluate import Evaluation, TaskRun, no_axes
+from adapters.torch_dtensor.recorder import Recorder, find_count_differences
 from adapters.torch_dtensor.tensors import to_array, to_tensor
-from adapters.torch_dtensor.wire import Data, Fulls, Go, Raised, Report, Seen, Task, Wanted, digest
+from adapters.torch_dtensor.rank_messages import InputData, FullTensors, Continue, Raised, Report, RankObservation, Task, SendFullTensors, digest
 from cases.arrays import Array, pack
 from cases.layout import Ranges
 from cases.model import Mesh
-from cases.recipes import Tensor
-from cases.recipes.values import values
+from cases.recipes import ModelTensor
+from cases.recipes.parameter_values import parameter_array
 
 # Longer than any deadline: the worker decides when a rank has waited enough.
 _FOREVER = datetime.timedelta(hours=24)
@@ -57,13 +57,13 @@ def serve(
     dist.init_process_group(
         "gloo", store=FileStore(store, size), rank=number, world_size=size, timeout=_FOREVER
     )
-    while (message := wire.receive(link)) is not None:
+    while (message := rank_messages.receive_message(link)) is not None:
         match message:
             case Task():
                 rank.answer(message)
-            case Wanted(names):
+            case SendFullTensors(names):
                 rank.send_fulls(names)
-            case Go():
+            case Continue():
                 raise RuntimeError("told to go on with nothing")
 
 
@@ -84,15 +84,15 @@ class _Rank:
         """Leave word of how far this rank has come."""
         self._progress[self._number] = place
 
-    def given(self, data: Data, position: int) -> torch.Tensor:
+    def given(self, data: InputData, position: int) -> torch.Tensor:
         """The tensor of an input's array."""
         return to_tensor(data.arrays[position])
 
     def drawn(
-        self, tensor: Tensor, sizes: dict[str, int], dtype: str, held: Ranges
+        self, tensor: ModelTensor, sizes: dict[str, int], dtype: str, held: Ranges
     ) -> torch.Tensor:
         """The numbers that a tensor of a recipe has in these ranges."""
-        whole = values(tensor, sizes, dtype)
+        whole = parameter_array(tensor, sizes, dtype)
         return to_tensor(pack(whole[tuple(slice(*span) for span in held)]))
 
     def kept(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -105,16 +105,16 @@ class _Rank:
 
     def raised(self, raised: Raised) -> None:
         """Tell the worker, and wait for its word."""
-        self._link.sendall(wire.frame(raised))
-        if not isinstance(wire.receive(self._link), Go):
+        self._link.sendall(rank_messages.encode_frame(raised))
+        if not isinstance(rank_messages.receive_message(self._link), Continue):
             os._exit(0)
 
     def answer(self, task: Task) -> None:
         """Evaluate the lines of a task, and send what came of it."""
-        run, lines = Run(), self._evaluation
-        forget()
+        run, lines = TaskRun(), self._evaluation
+        clear_layout_caches()
         self._recorder.strange.clear()
-        self._recorder.take(nowhere)
+        self._recorder.take(no_axes)
         lines.make_meshes(task, run)
         report = Report()
         if any(self._number in mesh.devices for _, mesh in task.meshes):
@@ -135,15 +135,15 @@ class _Rank:
             # Torch has it that groups are made by every rank, late ones too.
             lines.lines((line for line in task.derived if line.after), run)
         lines.at(run, last=True)
-        self._link.sendall(wire.frame(report))
+        self._link.sendall(rank_messages.encode_frame(report))
 
     def send_fulls(self, names: tuple[str, ...]) -> None:
         """Send full tensors of the last task whole."""
         found = {name: self._fulls[name] for name in names if name in self._fulls}
-        self._link.sendall(wire.frame(Fulls(found)))
+        self._link.sendall(rank_messages.encode_frame(FullTensors(found)))
 
-    def _report(self, task: Task, run: Run, checked: bool) -> Report:
-        seen: list[Seen] = []
+    def _report(self, task: Task, run: TaskRun, checked: bool) -> Report:
+        seen: list[RankObservation] = []
         self._fulls = {name: to_array(full) for name, full in run.fulls.items()}
         for name in task.check:
             if name not in run.values:
@@ -153,17 +153,17 @@ class _Rank:
             if isinstance(on, DeviceMesh) and on.get_coordinate() is None:
                 continue
             if isinstance(value, DeviceMesh | bool):
-                seen += views.seen(name, value)
+                seen += mesh_views.observe_mesh(name, value)
             else:
                 seen.append(self._see(name, value, task, run))
         complaints = [f"an op without a kind: {name}" for name in self._recorder.strange]
         if checked:
-            counts: Counter[Kind] = Counter(one.kind for one in run.fired)
-            complaints += differences(counts, self._debug.get_comm_counts())
+            counts: Counter[CollectiveKind] = Counter(one.kind for one in run.fired)
+            complaints += find_count_differences(counts, self._debug.get_comm_counts())
         program = None if run.step is None or run.failed else tuple(run.program)
         return Report(tuple(seen), (*run.complaints, *complaints), program)
 
-    def _see(self, name: str, value: Any, task: Task, run: Run) -> Seen:
+    def _see(self, name: str, value: Any, task: Task, run: TaskRun) -> RankObservation:
         fired = run.collectives.get(name)
         if not isinstance(value, DTensor):
             plain = isinstance(value, torch.Tensor)
@@ -172,10 +172,10 @@ class _Rank:
             # A recipe's step on one device is on no mesh. What no plan took up is on every rank.
             alone = task.recipe is not None and name.startswith("plain/")
             shard = None if alone else local
-            return Seen(name, local.dtype, local.shape, None, None, shard, None, full, fired, None)
+            return RankObservation(name, local.dtype, local.shape, None, None, shard, None, full, fired, None)
         mesh = self._evaluation.model(value.device_mesh)
         local = to_array(value.to_local())
-        return Seen(
+        return RankObservation(
             name,
             str(value.dtype).removeprefix("torch."),
             tuple(value.shape),

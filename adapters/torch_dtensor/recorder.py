@@ -20,10 +20,10 @@ import torch
 import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from adapters.answer import Collective, Kind
+from adapters.answer import Collective, CollectiveKind
 from adapters.torch_dtensor.compat import DTensor, has
-from adapters.torch_dtensor.kinds import KINDS, NAMESPACES, SILENT, group_name, nbytes, ranks_in
-from cases.layout import groups
+from adapters.torch_dtensor.collective_kinds import KINDS, NAMESPACES, NOT_COUNTED, group_name, nbytes, parse_ranks
+from cases.layout import axis_groups
 from cases.model import Mesh
 
 # Below autograd, dispatch modes and tensor subclasses, DTensor among them: whatever any of
@@ -41,7 +41,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.strange: list[str] = []
-        self._fired: list[tuple[Kind, str, int, bool]] = []
+        self._fired: list[tuple[CollectiveKind, str, int, bool]] = []
         self._active = False
         self._mode: Any = None
         if not has("OpOverload.redispatch"):
@@ -53,7 +53,7 @@ class Recorder:
         self._libraries = {name: library(name, "IMPL") for name in NAMESPACES}
         for name in torch._C._dispatch_get_all_op_names():
             namespace, _, op = name.partition("::")
-            if namespace in NAMESPACES and name not in SILENT:
+            if namespace in NAMESPACES and name not in NOT_COUNTED:
                 kernel = self._kernel(name, getattr(getattr(torch.ops, namespace), op).default)
                 self._libraries[namespace].impl(op, kernel, _KEY, with_keyset=True)
 
@@ -118,7 +118,7 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if any(issubclass(one, DTensor) for one in types):
             return NotImplemented
         recorder, name = self._recorder, func._schema.name
-        counts = recorder._active and name.partition("::")[0] in NAMESPACES and name not in SILENT
+        counts = recorder._active and name.partition("::")[0] in NAMESPACES and name not in NOT_COUNTED
         if not counts:
             return func(*args, **(kwargs or {}))
         recorder._active = False
@@ -147,7 +147,7 @@ class GroupAxes:
     def __call__(self, group: str) -> tuple[tuple[str, ...], int]:
         """Axes in mesh order, and size; no axes for a group that is not along any."""
         if group not in self._known:
-            ranks = ranks_in(group)
+            ranks = parse_ranks(group)
             # By its rank alone, one axis of size 1 cannot be told from another.
             narrow = ranks is not None and len(ranks) == 1
             if ranks is None:
@@ -168,19 +168,19 @@ class GroupAxes:
         wide = [name for name, size in mesh.axes if size > 1]
         for count in range(1, len(wide) + 1):
             for axes in itertools.combinations(wide, count):
-                group = next(group for group in groups(mesh, axes) if place in group)
+                group = next(group for group in axis_groups(mesh, axes) if place in group)
                 if frozenset(mesh.devices[position] for position in group) == ranks:
                     return axes
         return ()
 
 
-def differences(fired: Counter[Kind], counted: Mapping[Any, int]) -> tuple[str, ...]:
+def find_count_differences(fired: Counter[CollectiveKind], counted: Mapping[Any, int]) -> tuple[str, ...]:
     """How the recorder's counts differ from CommDebugMode's, a sentence for each kind.
 
     ``counted``: what ``get_comm_counts`` gives, by op; it spells functional collectives
     without the leading underscore.
     """
-    theirs: Counter[Kind] = Counter()
+    theirs: Counter[CollectiveKind] = Counter()
     unknown = []
     for op, count in counted.items():
         namespace, _, name = str(op).partition(".")

@@ -19,13 +19,13 @@ from adapters.torch_dtensor.ops import (
     step_source,
     variable,
 )
-from adapters.torch_dtensor.wire import Data, Home, Line, Task
-from cases import grids
+from adapters.torch_dtensor.rank_messages import InputData, TensorOnDerivedMesh, Line, Task
+from cases import mesh_derivation
 from cases.model import Mesh, Question, Recipe
 from cases.notation import NotationError
-from cases.program import shapes
+from cases.program import infer_types
 from cases.recipes import RECIPES
-from cases.recipes.layouts import observed, plain
+from cases.recipes.layouts import observed_names, unsharded_names
 
 # One question in so many has its collectives counted by CommDebugMode too: on every one that
 # would take a tenth of the speed. Chosen by the id, so that order does not matter.
@@ -55,9 +55,9 @@ def task(question: Question) -> Task:
     if question.context is not None and question.context not in CONTEXTS:
         raise Unanswerable(f"the context {question.context}: no region of that name")
     meshes, derived = _meshes(question)
-    homes = grids.homes(question)
+    homes = mesh_derivation.meshes_of_tensors(question)
     inputs, places = _inputs(question, meshes, homes)
-    typed = functools.cache(lambda: shapes(question))
+    typed = functools.cache(lambda: infer_types(question))
     steps = []
     for step in question.steps:
         view = step.params.get("view")
@@ -71,7 +71,7 @@ def task(question: Question) -> Task:
         question.mesh, tuple(meshes), derived, inputs, tuple(steps), question.check,
         _checked(question), _whole(question), question.context or "",
         tuple(
-            Home(name, places[name], home) for name, home in homes.items()
+            TensorOnDerivedMesh(name, places[name], home) for name, home in homes.items()
             if places[name] not in dict(meshes)
         ),
     )  # fmt: skip
@@ -83,9 +83,9 @@ def _recipe(question: Question, recipe: Recipe) -> Task:
         raise Unanswerable(f"the recipe {recipe.name}: no module of that name")
     row = RECIPES[recipe.name]
     # A step on one device is there for its values, of which a plan has none.
-    alone = plain(row) if question.mode == "real" else ()
+    alone = unsharded_names(row) if question.mode == "real" else ()
     return Task(
-        question.mesh, (("mesh", question.mesh),), (), (), (), (*observed(row), *alone),
+        question.mesh, (("mesh", question.mesh),), (), (), (), (*observed_names(row), *alone),
         _checked(question), alone, recipe=recipe,
     )  # fmt: skip
 
@@ -96,7 +96,7 @@ def _checked(question: Question) -> bool:
 
 def _inputs(
     question: Question, meshes: Meshes, homes: dict[str, Mesh]
-) -> tuple[tuple[Data, ...], dict[str, str]]:
+) -> tuple[tuple[InputData, ...], dict[str, str]]:
     """The inputs, and the variable of the mesh of each; adds the meshes that are their own."""
     slopes = {step.args[1] for step in question.steps if step.op == "grad"}
     late = {step.result: step.after for step in question.mesh_steps if step.after}
@@ -110,7 +110,7 @@ def _inputs(
         home = homes[given.name]
         source = functools.partial(input_source, given, home, derived=given.name in slopes)
         arrays = given.per_device if given.value is None else (given.value,)
-        inputs.append(Data(_line(given.name, source), place, arrays or (), by_device(given)))
+        inputs.append(InputData(_line(given.name, source), place, arrays or (), by_device(given)))
     return tuple(inputs), places
 
 
@@ -144,7 +144,7 @@ def _line(name: str, source: Callable[[], str]) -> Line:
 def _meshes(question: Question) -> tuple[Meshes, tuple[Line, ...]]:
     """The meshes over devices, and the lines that derive others."""
     meshes: Meshes = [("mesh", question.mesh)]
-    made = grids.derived(question.mesh, question.mesh_steps)
+    made = mesh_derivation.derive_all(question.mesh, question.mesh_steps)
     lines: list[Line] = []
     for step in question.mesh_steps:
         if isinstance(sizes := step.params.get("from"), dict):
@@ -156,7 +156,7 @@ def _meshes(question: Question) -> tuple[Meshes, tuple[Line, ...]]:
                 )
         of = step.params.get("of")
         base = variable(of) if isinstance(of, str) else "mesh"
-        axes = tuple(grids.base_of(step, question.mesh, made).axes)
+        axes = tuple(mesh_derivation.base_mesh(step, question.mesh, made).axes)
         source = mesh_step_source(step, base, axes, made)
         lines.append(Line(step.result, variable(step.result), source, step.after))
         if "from" in step.params:

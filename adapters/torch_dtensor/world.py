@@ -18,29 +18,29 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from adapters import child
+from adapters import fork
 from adapters.answer import Crashed, Hung
-from adapters.stacks import theirs
-from adapters.torch_dtensor import wire
-from adapters.torch_dtensor.wire import HEAD, Go, Raised, Said, Task, Wanted
+from adapters.stacks import remove_own_frames
+from adapters.torch_dtensor import rank_messages
+from adapters.torch_dtensor.rank_messages import HEAD, Continue, Raised, RankMessage, Task, SendFullTensors
 from cases.model import Mesh
 
 # Seconds without a word in which ranks that are waited for hardly had or wanted a processor: they
 # wait for one another, for ever. Ranks that only lack a processor are runnable, not asleep, and
 # ranks that are to raise alike may be at work for a minute first: torch 2.15 lays attention out.
-STILL = 2.0
+SILENCE = 2.0
 # The same once one of them has raised, and is never coming.
-GRACE = 1.0
+SILENCE_AFTER_ERROR = 1.0
 # How often, in seconds, ranks are looked at for it.
-LOOK = 0.25
+SAMPLE_INTERVAL = 0.25
 # Of the looks, as many may find a rank running: threads of gloo wake up now and then.
-AWAKE = 0.25
+MAX_RUNNING_SHARE = 0.25
 # Clock ticks of a processor, some 10 ms each, that a rank may use meanwhile.
-TICKS = 3
+MAX_TICKS = 3
 # Seconds for ranks to write their stacks, which takes a signal handler microseconds.
-STACKS = 0.4
+STACK_SECONDS = 0.4
 # Seconds for a rank to end once its link has.
-DYING = 1.0
+EXIT_SECONDS = 1.0
 # File descriptors of a rank, beside the inherited, past which its world is renewed. Each mesh
 # of two axes costs a rank some 12 and 6 threads; at thousands all is several times slower.
 FD_LIMIT = 256
@@ -48,7 +48,7 @@ FD_LIMIT = 256
 Serve = Callable[[int, int, socket.socket, str, int, memoryview], None]
 
 
-class Fault(Exception):
+class WorldFailure(Exception):
     """The world is of no more use: how the question that met this ended."""
 
     def __init__(self, end: Crashed | Hung):
@@ -82,7 +82,7 @@ class World:
         self._inherited = len(os.listdir("/proc/self/fd"))
         for number in range(size):
             live = functools.partial(self._live, number, serve)
-            pid, link = child.fork(live, (self._store, self._stacks[number]))
+            pid, link = fork.fork_child(live, (self._store, self._stacks[number]))
             link.setblocking(False)
             self._pids.append(pid)
             self._links.append(link)
@@ -101,28 +101,28 @@ class World:
         grown, self._grown = self._grown, False
         return not grown or all(len(os.listdir(f"/proc/{pid}/fd")) < FD_LIMIT for pid in self._pids)
 
-    def ask(self, task: Task, deadline: float) -> dict[int, Said]:
+    def ask(self, task: Task, deadline: float) -> dict[int, RankMessage]:
         """Give a task to every rank, and hear the first that each says of it.
 
         Raises:
             Fault: as `send` and `hear`.
         """
-        self._printed = child.printed_so_far()
+        self._printed = fork.stderr_size()
         new = {mesh for _, mesh in task.meshes} - self._meshes
         self._meshes |= new
         self._grown = self._grown or bool(new)
-        self._places = wire.places(task)
+        self._places = rank_messages.progress_points(task)
         ranks = range(self.size)
         self.send(task, ranks, deadline)
         return self.hear(ranks, deadline)
 
-    def send(self, message: Task | Go | Wanted, ranks: Iterable[int], deadline: float) -> None:
+    def send(self, message: Task | Continue | SendFullTensors, ranks: Iterable[int], deadline: float) -> None:
         """Send a message to some ranks.
 
         Raises:
             Fault: a rank is dead, or does not listen by ``deadline`` (of `time.monotonic`).
         """
-        body = wire.frame(message)
+        body = rank_messages.encode_frame(message)
         for rank in ranks:
             left = memoryview(body)
             while left:
@@ -139,7 +139,7 @@ class World:
         if not select.select([], [self._links[rank]], [], seconds)[1]:
             raise self._hung("a rank does not listen", {rank}, {})
 
-    def hear(self, ranks: Iterable[int], deadline: float) -> dict[int, Said]:
+    def hear(self, ranks: Iterable[int], deadline: float) -> dict[int, RankMessage]:
         """The next message of each of some ranks.
 
         Raises:
@@ -147,19 +147,19 @@ class World:
                 them have been asleep for `STILL`, or for `GRACE` if another had raised.
         """
         due = set(ranks)
-        said: dict[int, Said] = {}
+        said: dict[int, RankMessage] = {}
         raised: list[int] = []
-        looks: list[_Look] = []
+        looks: list[_Activity] = []
         while due:
             left = deadline - time.monotonic()
-            for_ever = _asleep(looks, GRACE if raised else STILL)
+            for_ever = _are_asleep(looks, SILENCE_AFTER_ERROR if raised else SILENCE)
             if left <= 0 or for_ever:
                 why = "every rank waits, and none works" if for_ever else "no answer in time"
                 if for_ever and raised:
                     why = f"rank {min(raised)} raised, and others waited for it in a collective"
                 raise self._hung(why, due, said, raised)
             dead = []
-            heard = self._selector.select(min(left, LOOK))
+            heard = self._selector.select(min(left, SAMPLE_INTERVAL))
             looks = [] if heard else [*looks, *self._look(due)]
             for key, _ in heard:
                 inbox: _Inbox = key.data
@@ -174,7 +174,7 @@ class World:
                 raise self._crashed(*dead)
         return said
 
-    def _look(self, ranks: Iterable[int]) -> list[_Look]:
+    def _look(self, ranks: Iterable[int]) -> list[_Activity]:
         """How ranks are doing; nothing where one is just ending, as its link will tell."""
         used, running = [], False
         try:
@@ -185,7 +185,7 @@ class World:
                 used.append(sum(map(int, _stat(f"/proc/{pid}/stat")[11:13])))
         except OSError:
             return []
-        return [_Look(time.monotonic(), tuple(used), running)]
+        return [_Activity(time.monotonic(), tuple(used), running)]
 
     def close(self) -> None:
         """Kill every rank and wait until it is gone. May be called again."""
@@ -203,34 +203,34 @@ class World:
             self._shared.close()
         self._pids = []
 
-    def _crashed(self, *dead: int) -> Fault:
-        fates = {rank: child.fate(self._pids[rank], DYING) for rank in sorted(dead)}
+    def _crashed(self, *dead: int) -> WorldFailure:
+        fates = {rank: fork.describe_exit(self._pids[rank], EXIT_SECONDS) for rank in sorted(dead)}
         # Of several, one that was killed is likelier the cause than one that left.
         rank = min(fates, key=lambda rank: (not fates[rank].startswith("SIG"), rank))
         # Where several die of one fault, which of them is found dead first is chance, and so is
         # how memory that was overwritten ends them: malloc aborts, or the next access faults.
         how = "SIGABRT or SIGSEGV" if fates[rank] in ("SIGABRT", "SIGSEGV") else fates[rank]
         ends = "".join(f"rank {rank}: {fate}\n" for rank, fate in fates.items())
-        printed = ends + child.printed_since(self._printed)
-        return Fault(Crashed(f"a rank died: {how}", rank, printed))
+        printed = ends + fork.read_stderr_since(self._printed)
+        return WorldFailure(Crashed(f"a rank died: {how}", rank, printed))
 
     def _hung(
-        self, why: str, silent: set[int], said: dict[int, Said], raised: Sequence[int] = ()
-    ) -> Fault:
+        self, why: str, silent: set[int], said: dict[int, RankMessage], raised: Sequence[int] = ()
+    ) -> WorldFailure:
         stacks = self._read_stacks(sorted(silent))
         # The lowest, not the quickest: the same on every run.
         if raised and isinstance(what := said[min(raised)], Raised):
             text = f"rank {min(raised)}: {what.error}: {what.line}"
-            return Fault(Hung(why, what.place, text, stacks))
+            return WorldFailure(Hung(why, what.place, text, stacks))
         # The one that is furthest behind keeps the others waiting.
         place = min((self._progress[rank] for rank in silent), default=-1)
-        return Fault(Hung(why, self._places[place], "", stacks))
+        return WorldFailure(Hung(why, self._places[place], "", stacks))
 
     def _read_stacks(self, ranks: list[int]) -> tuple[str, ...]:
         """The Python stack of each of ``ranks`` outside this suite, "" for the others."""
         for rank in ranks:
             os.kill(self._pids[rank], signal.SIGUSR1)
-        stop = time.monotonic() + STACKS
+        stop = time.monotonic() + STACK_SECONDS
         sizes, before = [0], [-1]
         # Until all have written, and what they wrote has stopped growing.
         while time.monotonic() < stop and (sizes != before or not all(sizes)):
@@ -239,11 +239,11 @@ class World:
         found = [""] * self.size
         for rank in ranks:
             text = os.pread(self._stacks[rank], 1 << 16, 0).decode(errors="replace").strip()
-            found[rank] = theirs(text) or f"(no stack in {STACKS} s)"
+            found[rank] = remove_own_frames(text) or f"(no stack in {STACK_SECONDS} s)"
         return tuple(found)
 
 
-class _Look(NamedTuple):
+class _Activity(NamedTuple):
     """What was seen of some ranks: when, their ticks of a processor so far, whether one ran."""
 
     at: float
@@ -251,14 +251,14 @@ class _Look(NamedTuple):
     running: bool
 
 
-def _asleep(looks: Sequence[_Look], seconds: float) -> bool:
+def _are_asleep(looks: Sequence[_Activity], seconds: float) -> bool:
     """Whether the ranks have been asleep for so long."""
     if not looks or looks[-1].at - looks[0].at < seconds:
         return False
-    recent = [look for look in looks if looks[-1].at - look.at <= seconds + LOOK]
+    recent = [look for look in looks if looks[-1].at - look.at <= seconds + SAMPLE_INTERVAL]
     used = max(last - first for first, last in zip(recent[0].used, recent[-1].used, strict=True))
     awake = sum(look.running for look in recent)
-    return used <= TICKS and awake <= AWAKE * len(recent)
+    return used <= MAX_TICKS and awake <= MAX_RUNNING_SHARE * len(recent)
 
 
 def _stat(path: str) -> list[str]:
@@ -285,7 +285,7 @@ class _Inbox:
         self._got += data
         return bool(data)
 
-    def next(self) -> Said | None:
+    def next(self) -> RankMessage | None:
         """The next whole message, None if there is none yet."""
         if len(self._got) < HEAD.size:
             return None
@@ -294,4 +294,4 @@ class _Inbox:
             return None
         body = bytes(self._got[HEAD.size : end])
         del self._got[:end]
-        return wire.from_rank.decode(body)
+        return rank_messages.from_rank.decode(body)

@@ -16,18 +16,18 @@ from allpairspy import AllPairs
 from numpy.typing import NDArray
 
 from cases.arrays import numpy_dtype, pack
-from cases.layout import coordinates, ranges
+from cases.layout import coordinates, index_ranges
 from cases.model import Case, Input, Layout, Mesh, Question, Step
 from cases.notation import from_placements, to_placements
 
 # Why a case of an empty tensor notices no wrong value.
-NOTHING = "it has no elements"
+NO_ELEMENTS = "it has no elements"
 
 # Whole numbers up to here are exact in the dtype.
 _ROOM = {"bfloat16": 256, "float16": 2048}
 
 
-def values(shape: tuple[int, ...], dtype: str = "float32", start: int = 0) -> NDArray[Any]:
+def distinct_values(shape: tuple[int, ...], dtype: str = "float32", start: int = 0) -> NDArray[Any]:
     """start, start + 1, ... in row-major order; for bool a pattern that no rotation repeats.
 
     Dtypes with little room wrap around before whole numbers stop being exact.
@@ -58,7 +58,7 @@ def addend(value: NDArray[Any], place: int, op: str, apart: int = 1000) -> NDArr
     return (value + apart * place * (place + 1) + place).astype(value.dtype)
 
 
-def tensor(
+def make_input(
     name: str,
     on: Mesh,
     layout: Layout,
@@ -68,12 +68,12 @@ def tensor(
     apart: int = 1000,
 ) -> Input:
     """An input in a layout: a global array, or one addend per device where it is partial."""
-    whole = values(shape, dtype, start)
+    whole = distinct_values(shape, dtype, start)
     if not layout.partial:
         return Input(name, shape, dtype, layout, value=pack(whole))
     owed = [axis for axis, _ in layout.partial]
     per_device = []
-    for where, held in zip(coordinates(on), ranges(on, layout, shape), strict=True):
+    for where, held in zip(coordinates(on), index_ranges(on, layout, shape), strict=True):
         place = 0
         for axis in owed:
             place = place * on[axis] + where[axis]
@@ -115,7 +115,7 @@ def shape_name(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape)) or "0d"
 
 
-def case(
+def make_case(
     family: str,
     id: str,
     on: Mesh,
@@ -131,11 +131,11 @@ def case(
     return Case(question, family=family, tags=tags, insensitive=insensitive)
 
 
-def covering(*choices: Sequence[Any]) -> list[tuple[Any, ...]]:
+def covering_rows(*choices: Sequence[Any]) -> list[tuple[Any, ...]]:
     """Rows in which every two values of two different columns meet at least once."""
     return [tuple(row) for row in AllPairs(list(map(list, choices)))]
 
 
-def grid(placements: Sequence[str], axes: int) -> list[tuple[str, ...]]:
+def all_placements(placements: Sequence[str], axes: int) -> list[tuple[str, ...]]:
     """Every choice of one placement per mesh axis."""
     return list(itertools.product(placements, repeat=axes))

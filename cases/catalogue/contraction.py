@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cases.catalogue.build import (
-    case,
-    covering,
-    grid,
+    make_case,
+    covering_rows,
+    all_placements,
     layout_name,
     layout_of,
     mesh_name,
-    tensor,
+    make_input,
 )  # fmt: skip
 from cases.model import Case, Mesh, Param, Step, mesh
 
@@ -38,15 +38,15 @@ EINSUMS: tuple[tuple[str, str, tuple[int, ...], tuple[int, ...], int], ...] = (
 
 def cases(exhaustive: bool) -> Iterator[Case]:
     """The family; all pairs on 2x2 with ``exhaustive``."""
-    for left in grid(PLANE, 1):
-        for right in grid(PLANE, 1):
+    for left in all_placements(PLANE, 1):
+        for right in all_placements(PLANE, 1):
             yield matmul(ONE, left, right, None)
             for asked in ("R", "S(0)", "S(1)"):
                 yield matmul(ONE, left, right, (asked,))
     if exhaustive:
-        pairs = [(*left, *right) for left in grid(PLANE, 2) for right in grid(PLANE, 2)]
+        pairs = [(*left, *right) for left in all_placements(PLANE, 2) for right in all_placements(PLANE, 2)]
     else:
-        pairs = covering(*[PLANE] * 4)
+        pairs = covering_rows(*[PLANE] * 4)
     asks = (("R", "R"), ("S(0)", "S(1)"), ("S(1)", "R"), ("S(0)", "S(0)"), ("R", "S(0)"))
     for number, row in enumerate(pairs):
         yield matmul(TWO, row[:2], row[2:], None)
@@ -105,11 +105,11 @@ def _case(
     tags = {"asked" if to is not None else "left"}
     if x.partial or w.partial:
         tags.add("partial-operand")
-    return case(
+    return make_case(
         FAMILY, id, on,
         (
-            tensor("x", on, x, shapes[0], start=1, apart=16),
-            tensor("w", on, w, shapes[1], start=2, apart=16),
+            make_input("x", on, x, shapes[0], start=1, apart=16),
+            make_input("w", on, w, shapes[1], start=2, apart=16),
         ),
         (Step("y", op, ("x", "w"), params, to),), check=("y",), tags=frozenset(tags),
     )  # fmt: skip

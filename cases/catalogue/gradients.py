@@ -11,11 +11,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from cases.arrays import pack
-from cases.catalogue.build import case
+from cases.catalogue.build import make_case
 from cases.catalogue.operators import (
     ONE,
     TWO,
-    Row,
+    OperandPlacements,
     arguments,
     one_axis,
     operands,
@@ -24,11 +24,11 @@ from cases.catalogue.operators import (
     tensors,
     two_axes,
 )
-from cases.catalogue.samples import SAMPLES, Operand, Sample, values
-from cases.layout import normal
+from cases.catalogue.samples import SAMPLES, Operand, Sample, operand_values
+from cases.layout import canonical
 from cases.model import Case, Input, Layout, Mesh, Step
 from cases.ops import OPS
-from cases.program import Typed, outcome
+from cases.program import TensorType, infer_type
 
 FAMILY = "gradients"
 
@@ -38,12 +38,12 @@ def cases(exhaustive: bool) -> Iterator[Case]:
     before = 0
     for kind, samples in SAMPLES.items():
         for sample in samples:
-            made = result(sample)
+            made = sample_type(sample)
             # A cast to fewer digits is a staircase, and a padding row has no gradient that a
             # value could tell.
             if not made.dtype.startswith("float") or "padding_row" in sample.params:
                 continue
-            names = _by(sample)
+            names = _differentiable_operands(sample)
             few = len(sample.operands) < 3
             # By default one operand of each sample, another from sample to sample.
             first = before % len(names) if names and not exhaustive else 0
@@ -65,22 +65,22 @@ def cases(exhaustive: bool) -> Iterator[Case]:
             before += len(names)
 
 
-def result(sample: Sample) -> Typed:
+def sample_type(sample: Sample) -> TensorType:
     """Shape and dtype of what a sample gives."""
     args = tuple(
-        Typed(one.shape, one.dtype) if isinstance(one, Operand) else one for one in sample.operands
+        TensorType(one.shape, one.dtype) if isinstance(one, Operand) else one for one in sample.operands
     )
-    return outcome(OPS[sample.op], args, sample.params)
+    return infer_type(OPS[sample.op], args, sample.params)
 
 
-def _index(sample: Sample, row: Row) -> int:
+def _index(sample: Sample, row: OperandPlacements) -> int:
     """The places of a row's placements among those that each operand can have, summed up."""
     return sum(
         placements(one).index(place) for one, (place, *_) in zip(tensors(sample), row, strict=True)
     )
 
 
-def _by(sample: Sample) -> list[str]:
+def _differentiable_operands(sample: Sample) -> list[str]:
     """The names of the operands in which the sample has a derivative."""
     op = OPS[sample.op]
     names = zip((*op.args, *op.more), sample.operands)
@@ -91,12 +91,12 @@ def _by(sample: Sample) -> list[str]:
     ]
 
 
-def _case(kind: str, sample: Sample, by: str, made: Typed, on: Mesh, row: Row) -> Case:
+def _case(kind: str, sample: Sample, by: str, made: TensorType, on: Mesh, row: OperandPlacements) -> Case:
     inputs = operands(sample, on, row)
     steps = [Step("r", sample.op, arguments(sample), sample.params)]
     if made.shape:
         like = Operand(made.shape, "ordinal")
-        cotangent = (values(like) % 7 / 4 + values(like) / 64).astype(np.float32)
+        cotangent = (operand_values(like) % 7 / 4 + operand_values(like) / 64).astype(np.float32)
         plain = Layout(((),) * len(made.shape))
         inputs += (Input("cot", made.shape, made.dtype, plain, value=pack(cotangent)),)
         steps += [Step("scaled", "multiply", ("r", "cot")), Step("l", "sum", ("scaled",))]
@@ -104,8 +104,8 @@ def _case(kind: str, sample: Sample, by: str, made: Typed, on: Mesh, row: Row) -
         steps.append(Step("l", "multiply", ("r", 1.5)))
     steps.append(Step("g", "grad", ("l", by)))
     tags = {kind, sample.op, "gradient"}
-    if any(normal(on, one.layout).partial for one in inputs):
+    if any(canonical(on, one.layout).partial for one in inputs):
         tags.add("partial-operand")
     operand_inputs = [one for one in inputs if one.name != "cot"]
     id = f"{sample.name}-by-{by}-{row_name(on, operand_inputs)}"
-    return case(FAMILY, id, on, inputs, tuple(steps), check=("r", "g"), tags=frozenset(tags))
+    return make_case(FAMILY, id, on, inputs, tuple(steps), check=("r", "g"), tags=frozenset(tags))

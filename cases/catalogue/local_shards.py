@@ -11,15 +11,15 @@ import math
 from collections.abc import Iterator
 
 from cases.catalogue.build import (
-    NOTHING,
-    case,
-    covering,
-    grid,
+    NO_ELEMENTS,
+    make_case,
+    covering_rows,
+    all_placements,
     layout_name,
     layout_of,
     mesh_name,
     shape_name,
-    tensor,
+    make_input,
 )
 from cases.layout import is_even
 from cases.model import Case, Layout, Mesh, mesh
@@ -61,7 +61,7 @@ def cases(exhaustive: bool) -> Iterator[Case]:
     """A covering sample, or every placement over {R, S(d)} of every mesh and shape."""
     for number, (on, shape) in enumerate((on, shape) for on in MESHES for shape in SHAPES):
         options = ("R", *(f"S({dim})" for dim in range(len(shape))))
-        rows = grid(options, len(on.axes))
+        rows = all_placements(options, len(on.axes))
         if not exhaustive:
             # Rotating through the rows lets each mesh meet each placement over the shapes.
             rows = [rows[(number * 7 + step * 5) % len(rows)] for step in range(2)]
@@ -74,10 +74,10 @@ def cases(exhaustive: bool) -> Iterator[Case]:
 
 def _case(on: Mesh, layout: Layout, shape: tuple[int, ...], dtype: str) -> Case:
     id = f"{mesh_name(on)}-{layout_name(on, layout)}-{shape_name(shape)}-{dtype}"
-    given = tensor("x", on, layout, shape, dtype, start=1)
-    return case(
+    given = make_input("x", on, layout, shape, dtype, start=1)
+    return make_case(
         FAMILY, id, on, (given,), tags=_tags(on, layout, shape),
-        insensitive=NOTHING if 0 in shape and is_even(on, layout, shape) else "",
+        insensitive=NO_ELEMENTS if 0 in shape and is_even(on, layout, shape) else "",
     )  # fmt: skip
 
 
@@ -121,7 +121,7 @@ def _orders() -> Iterator[Case]:
 def _dtypes() -> Iterator[Case]:
     """Every dtype under every kind of placement at least once."""
     on = mesh({"a": 2, "b": 2})
-    for placements, shape, dtype in covering(
+    for placements, shape, dtype in covering_rows(
         [("S(0)", "S(1)"), ("S(0)", "S(0)"), ("R", "S(1)"), ("R", "R")],
         [(8, 8), (4, 4, 2), (6, 7)],
         ["float16", "bfloat16", "float32", "float64", "int8", "int32", "int64", "uint8", "bool"],

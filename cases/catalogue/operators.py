@@ -11,19 +11,19 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from cases.arrays import pack
-from cases.catalogue.build import case, covering, layout_name, layout_of, mesh_name
-from cases.catalogue.samples import SAMPLES, Operand, Sample, resized, values
+from cases.catalogue.build import make_case, covering_rows, layout_name, layout_of, mesh_name
+from cases.catalogue.samples import SAMPLES, Operand, Sample, resized, operand_values
 from cases.errors import Where
 from cases.model import Case, Input, Mesh, Step, mesh
 from cases.ops import OPS
-from cases.values import addends
+from cases.array_literals import split_into_addends
 
 FAMILY = "operators"
 
 ONE = mesh({"x": 4})
 TWO = mesh({"a": 2, "b": 2})
 
-Row = tuple[tuple[str, ...], ...]
+OperandPlacements = tuple[tuple[str, ...], ...]
 
 
 def cases(exhaustive: bool) -> Iterator[Case]:
@@ -40,7 +40,7 @@ def cases(exhaustive: bool) -> Iterator[Case]:
             # 5 rows on 4 devices are uneven as well; 7 leave no shard empty.
             sizes = (7, 5) if exhaustive or number % 4 == 0 else (5,)
             for size in sizes if sample.resizes else ():
-                for row in _cut(sample, exhaustive):
+                for row in _shard_first_dim(sample, exhaustive):
                     yield _case(kind, resized(sample, size), ONE, row, f"-n{size}")
 
 
@@ -56,7 +56,7 @@ def placements(operand: Operand) -> list[str]:
     return ["R", *shards, *(["P(sum)"] if summed and operand.kind != "holes" else [])]
 
 
-def one_axis(sample: Sample, exhaustive: bool) -> list[Row]:
+def one_axis(sample: Sample, exhaustive: bool) -> list[OperandPlacements]:
     """Rows of one placement per operand.
 
     By default all operands in each placement together, those that can be, and the others
@@ -65,7 +65,7 @@ def one_axis(sample: Sample, exhaustive: bool) -> list[Row]:
     choices = [placements(one) for one in tensors(sample)]
     if exhaustive:
         return [tuple((one,) for one in row) for row in itertools.product(*choices)]
-    rows: dict[Row, None] = {}
+    rows: dict[OperandPlacements, None] = {}
     for place in dict.fromkeys(itertools.chain(*choices)):
         if place != "R":
             rows[tuple((place if place in own else "R",) for own in choices)] = None
@@ -73,27 +73,27 @@ def one_axis(sample: Sample, exhaustive: bool) -> list[Row]:
     return list(rows)
 
 
-def two_axes(sample: Sample, exhaustive: bool, number: int) -> list[Row]:
+def two_axes(sample: Sample, exhaustive: bool, number: int) -> list[OperandPlacements]:
     """Rows of two placements per operand, in which every two placements meet; by default one."""
     own = [placements(one) for one in tensors(sample)]
     columns = [choices for choices in own for _ in range(2)]
-    rows: list[Row] = [tuple(zip(row[::2], row[1::2])) for row in covering(*columns)]
+    rows: list[OperandPlacements] = [tuple(zip(row[::2], row[1::2])) for row in covering_rows(*columns)]
     if exhaustive:
         return rows
     split = [row for row in rows if any(place != "R" for pair in row for place in pair)]
     return split[number % len(split) :][:1] if split else []
 
 
-def _cut(sample: Sample, exhaustive: bool) -> list[Row]:
+def _shard_first_dim(sample: Sample, exhaustive: bool) -> list[OperandPlacements]:
     """Rows with shards of the first dim, where that is the one resized."""
     first = [one.shape[:1] == (8,) for one in tensors(sample)]
-    rows: list[Row] = [tuple(("S(0)" if one else "R",) for one in first)]
+    rows: list[OperandPlacements] = [tuple(("S(0)" if one else "R",) for one in first)]
     if exhaustive and sum(first) > 1:
         rows.append(tuple(("S(0)" if at == 0 else "R",) for at in range(len(first))))
     return rows if any(first) else []
 
 
-def operands(sample: Sample, on: Mesh, row: Row) -> tuple[Input, ...]:
+def operands(sample: Sample, on: Mesh, row: OperandPlacements) -> tuple[Input, ...]:
     """The inputs of a sample, in these placements, under the names of the op's arguments."""
     op = OPS[sample.op]
     names = [
@@ -102,9 +102,9 @@ def operands(sample: Sample, on: Mesh, row: Row) -> tuple[Input, ...]:
     made = []
     for name, one, places in zip(names, tensors(sample), row, strict=True):
         layout = layout_of(on, places, len(one.shape))
-        whole = values(one)
+        whole = operand_values(one)
         if layout.partial:
-            parts = addends(whole, on, layout, Where(sample.name))
+            parts = split_into_addends(whole, on, layout, Where(sample.name))
             made.append(Input(name, one.shape, one.dtype, layout, per_device=parts))
         else:
             made.append(Input(name, one.shape, one.dtype, layout, value=pack(whole)))
@@ -125,7 +125,7 @@ def row_name(on: Mesh, inputs: Sequence[Input]) -> str:
     return "-".join([mesh_name(on), *(layout_name(on, one.layout) for one in inputs)])
 
 
-def _case(kind: str, sample: Sample, on: Mesh, row: Row, suffix: str = "") -> Case:
+def _case(kind: str, sample: Sample, on: Mesh, row: OperandPlacements, suffix: str = "") -> Case:
     inputs = operands(sample, on, row)
     step = Step("r", sample.op, arguments(sample), sample.params)
     tags = {kind, sample.op}
@@ -133,7 +133,7 @@ def _case(kind: str, sample: Sample, on: Mesh, row: Row, suffix: str = "") -> Ca
         tags.add("uneven")
     if any(one.layout.partial for one in inputs):
         tags.add("partial-operand")
-    return case(
+    return make_case(
         FAMILY, f"{sample.name}-{row_name(on, inputs)}{suffix}", on, inputs, (step,),
         check=("r",), tags=frozenset(tags),
     )  # fmt: skip

@@ -90,7 +90,7 @@ class Degrees(msgspec.Struct, frozen=True):
         }
 
 
-def every(world: int) -> list[Degrees]:
+def all_degrees(world: int) -> list[Degrees]:
     """All degrees that fit a world, with the sizes of the family."""
     found = []
     for sizes in itertools.product(*_DEGREES.values()):
@@ -101,14 +101,14 @@ def every(world: int) -> list[Degrees]:
     return found
 
 
-def covering(world: int) -> list[Degrees]:
+def covering_degrees(world: int) -> list[Degrees]:
     """Some of them, so that two sizes of two degrees meet wherever they meet in any."""
 
     def pairs(one: Degrees) -> set[tuple[str, ...]]:
         parts = one.name.split(".")
         return set(itertools.combinations(parts, 2))
 
-    waiting, found = every(world), []
+    waiting, found = all_degrees(world), []
     missing = set().union(*map(pairs, waiting))
     while missing:
         best = max(waiting, key=lambda one: len(pairs(one) & missing))
@@ -119,7 +119,7 @@ def covering(world: int) -> list[Degrees]:
 
 def cases(exhaustive: bool) -> Iterator[Case]:
     """The family on a world of 8, and as plans on worlds up to 512."""
-    degrees = every(8) if exhaustive else covering(8)
+    degrees = all_degrees(8) if exhaustive else covering_degrees(8)
     tables = itertools.chain(
         *(views(one) for one in degrees),
         *(weights(one) for one in (degrees if exhaustive else _TRIED)),
@@ -128,10 +128,10 @@ def cases(exhaustive: bool) -> Iterator[Case]:
         weights(_LARGE[-1], "plan", 1024),
     )
     for table in tables:
-        yield made(table)
+        yield case_of(table)
 
 
-def made(table: Table) -> Case:
+def case_of(table: Table) -> Case:
     """The case of a table; where it is wrong it says that this module made it."""
     case = read_case({"source": SOURCE, **table}, __file__, Where(__file__, table["id"]))
     return msgspec.structs.replace(case, family=FAMILY)

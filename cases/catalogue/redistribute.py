@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cases.catalogue.build import (
-    NOTHING,
-    case,
-    covering,
-    grid,
+    NO_ELEMENTS,
+    make_case,
+    covering_rows,
+    all_placements,
     layout_name,
     layout_of,
     mesh_name,
     shape_name,
-    tensor,
+    make_input,
 )
 from cases.layout import is_even
 from cases.model import Case, Layout, Mesh, Step, mesh
@@ -43,7 +43,7 @@ def cases(exhaustive: bool) -> Iterator[Case]:
             yield from _grid(on, SPACE, (8, 16, 8))
         else:
             axes = len(on.axes)
-            for row in covering(*[SPACE] * (2 * axes)):
+            for row in covering_rows(*[SPACE] * (2 * axes)):
                 yield change(on, row[:axes], row[axes:], (8, 16, 8))
     yield from _reductions()
     yield from _orders()
@@ -75,16 +75,16 @@ def change(
         tags.add("to-partial")
     if any(op != "sum" for _, op in before.partial):
         tags.add("other-reduction")
-    return case(
-        FAMILY, id, on, (tensor("x", on, before, shape, dtype),),
+    return make_case(
+        FAMILY, id, on, (make_input("x", on, before, shape, dtype),),
         (Step("y", "redistribute", ("x",), {}, after),), tags=frozenset(tags),
-        insensitive=NOTHING if 0 in shape else "",
+        insensitive=NO_ELEMENTS if 0 in shape else "",
     )  # fmt: skip
 
 
 def _grid(on: Mesh, placements: Sequence[str], shape: tuple[int, ...]) -> Iterator[Case]:
-    for source in grid(placements, len(on.axes)):
-        for target in grid(placements, len(on.axes)):
+    for source in all_placements(placements, len(on.axes)):
+        for target in all_placements(placements, len(on.axes)):
             yield change(on, source, target, shape)
 
 

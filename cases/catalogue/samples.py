@@ -67,7 +67,7 @@ def _definite(shape: tuple[int, ...]) -> Value:
     return made + np.arange(math.prod(shape[:-2])).reshape(*shape[:-2], 1, 1) * np.eye(n)
 
 
-KINDS: dict[str, Callable[[int], Value]] = {
+OPERAND_KINDS: dict[str, Callable[[int], Value]] = {
     "small": _small,
     "other": _other,
     "whole": lambda count: _walk(count) - count // 3,
@@ -82,7 +82,7 @@ KINDS: dict[str, Callable[[int], Value]] = {
 }
 
 
-def values(operand: Operand) -> Value:
+def operand_values(operand: Operand) -> Value:
     """The global array of an operand.
 
     Kinds with a number: "below 4" holds integers from 0 to 3; "distinct 8" different ones for
@@ -103,7 +103,7 @@ def values(operand: Operand) -> Value:
         case "definite":
             made = _definite(operand.shape)
         case _:
-            made = KINDS[kind](count)
+            made = OPERAND_KINDS[kind](count)
     return made.reshape(operand.shape).astype(numpy_dtype(operand.dtype))
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from cases.catalogue.build import mesh_name
 from cases.model import Case, Question, Recipe, mesh
-from cases.recipes import RECIPES, Row
+from cases.recipes import RECIPES, RecipeKind
 from cases.recipes.contracts import CONTRACTS
-from cases.recipes.layouts import observed, plain
+from cases.recipes.layouts import observed_names, unsharded_names
 
 FAMILY = "recipes"
 
@@ -41,13 +41,13 @@ def cases(exhaustive: bool = False) -> Iterator[Case]:
             yield case(row, sizes, _MORE.get(sizes, {}).get(row.model, {}))
 
 
-def case(row: Row, axes: tuple[int, ...], sizes: dict[str, int]) -> Case:
+def case(row: RecipeKind, axes: tuple[int, ...], sizes: dict[str, int]) -> Case:
     """A recipe on a mesh with axes of these sizes."""
     on = mesh(dict(zip(row.axes, axes, strict=True)))
     question = Question(
         f"{_STEMS.get(row.name, row.name)}-{mesh_name(on)}",
         on,
-        check=(*observed(row), *plain(row)),
+        check=(*observed_names(row), *unsharded_names(row)),
         recipe=Recipe(row.name, sizes),
     )
     return Case(question, family=FAMILY, source=CONTRACTS[row.name].source, notes=row.how)

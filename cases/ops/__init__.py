@@ -17,7 +17,7 @@ from cases.ops import (
     reductions,
     shapes,
 )
-from cases.ops.row import Op, tolerance
+from cases.ops.op import Op, tolerance
 
 OPS: dict[str, Op] = {
     row.name: row

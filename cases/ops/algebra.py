@@ -8,7 +8,7 @@ import numpy as np
 
 from cases.model import Param
 from cases.ops import labels
-from cases.ops.row import SUM_LIKE, Op, Value, one_dim, rounded
+from cases.ops.op import SUM_AVG, Op, Value, single_dim, computed_in_float64
 
 _SOLVES = "elimination multiplies errors by the condition number"
 
@@ -19,21 +19,21 @@ def _solve(x: Value, y: Value) -> Value:
 
 def _transform(function: Any) -> Any:
     def meaning(x: Value, axis: Param = -1) -> Value:
-        return np.asarray(function(x, axis=one_dim(axis, x.ndim)))
+        return np.asarray(function(x, axis=single_dim(axis, x.ndim)))
 
-    return rounded(meaning)
+    return computed_in_float64(meaning)
 
 
 ROWS = (
-    Op("inv", "linalg", ("x",), rounded(np.linalg.inv), labels=labels.batched(2), grads=(0,),
+    Op("inv", "linalg", ("x",), computed_in_float64(np.linalg.inv), labels=labels.batch_dims(2), grads=(0,),
        roundings=64, why=_SOLVES),
-    Op("cholesky", "linalg", ("x",), rounded(np.linalg.cholesky), labels=labels.batched(2),
+    Op("cholesky", "linalg", ("x",), computed_in_float64(np.linalg.cholesky), labels=labels.batch_dims(2),
        roundings=64, why=_SOLVES),
-    Op("solve", "linalg", ("x", "y"), rounded(_solve), labels=labels.batched(2), grads=(0, 1),
+    Op("solve", "linalg", ("x", "y"), computed_in_float64(_solve), labels=labels.batch_dims(2), grads=(0, 1),
        roundings=64, why=_SOLVES),
-    Op("det", "linalg", ("x",), rounded(np.linalg.det), grads=(0,), roundings=64, why=_SOLVES),
-    Op("fft", "fft", ("x",), _transform(np.fft.fft), optional=("axis",), labels=labels.along,
-       linear=SUM_LIKE, roundings=16),
-    Op("ifft", "fft", ("x",), _transform(np.fft.ifft), optional=("axis",), labels=labels.along,
-       linear=SUM_LIKE, roundings=16),
+    Op("det", "linalg", ("x",), computed_in_float64(np.linalg.det), grads=(0,), roundings=64, why=_SOLVES),
+    Op("fft", "fft", ("x",), _transform(np.fft.fft), optional=("axis",), labels=labels.along_axis,
+       linear=SUM_AVG, roundings=16),
+    Op("ifft", "fft", ("x",), _transform(np.fft.ifft), optional=("axis",), labels=labels.along_axis,
+       linear=SUM_AVG, roundings=16),
 )  # fmt: skip

@@ -10,16 +10,16 @@ from scipy import special
 
 from cases.model import Param
 from cases.ops import labels
-from cases.ops.promotion import cast, joined
-from cases.ops.row import Op, Value, one_dim, rounded, wide
+from cases.ops.promotion import cast_all, promote
+from cases.ops.op import Op, Value, single_dim, computed_in_float64, widen
 
 
 def _contract(function: Any) -> Any:
     """Done in float64 and rounded once; integers stay what they are."""
 
     def meaning(*args: Value, **params: Any) -> Value:
-        out = np.asarray(function(*(wide(one) for one in cast(args, joined(args))), **params))
-        return out.astype(joined(args))
+        out = np.asarray(function(*(widen(one) for one in cast_all(args, promote(args))), **params))
+        return out.astype(promote(args))
 
     return meaning
 
@@ -53,7 +53,7 @@ def _vecdot(x: Value, y: Value, axis: Param = -1) -> Value:
     ndim = max(x.ndim, y.ndim)
     if axis is None or isinstance(axis, list):
         raise ValueError("axis is one dim here")
-    over = one_dim(axis, ndim)
+    over = single_dim(axis, ndim)
     products = np.conj(x) * y
     # Booleans are taken together as in a product of matrices: is any pair true?
     return np.asarray(np.any(products, over) if x.dtype == bool else np.sum(products, over))
@@ -113,7 +113,7 @@ ROWS = (
        labels=labels.convolution, each=(0, 1), reduces="sum", whole=True, grads=(0, 1)),
     Op("conv2d", "convolution", ("x", "w"), convolution(2), optional=_CONV,
        labels=labels.convolution, each=(0, 1), reduces="sum", whole=True, grads=(0, 1)),
-    Op("scaled_dot_product_attention", "attention", ("q", "k", "v"), rounded(_attention),
+    Op("scaled_dot_product_attention", "attention", ("q", "k", "v"), computed_in_float64(_attention),
        optional=("causal",), labels=labels.attention, each=(2,), grads=(0, 1, 2), roundings=32,
        why="exponentials multiply the error of their argument"),
 )  # fmt: skip

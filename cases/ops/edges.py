@@ -12,7 +12,7 @@ import numpy as np
 
 from cases.arrays import numpy_dtype
 from cases.ops import labels
-from cases.ops.row import Op, Value
+from cases.ops.op import Op, Value
 
 
 def _arange(n: int, dtype: str = "float32") -> Value:
@@ -58,7 +58,7 @@ ROWS = (
     Op("full_tensor", "local", ("x",), lambda x: x, moves=True, whole=True),
     Op("distribute", "local", ("x",), _placed, optional=("view",), moves=True, whole=True,
        places=True),
-    Op("map_shards", "local", ("x",), _scaled, required=("scale",), labels=labels.same,
+    Op("map_shards", "local", ("x",), _scaled, required=("scale",), labels=labels.same_dims,
        linear=frozenset({"sum", "avg"}), whole=True, grads=(0,), places=True),
     Op("item", "local", ("x",), _item, moves=True, whole=True),
     Op("grad", "gradient", ("y", "x"), _like, roundings=64,

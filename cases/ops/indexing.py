@@ -9,7 +9,7 @@ import numpy as np
 
 from cases.model import Param
 from cases.ops import labels
-from cases.ops.row import ANY, ORDER, SUM_LIKE, Op, Value, one_dim
+from cases.ops.op import ALL_REDUCTIONS, MAX_MIN, SUM_AVG, Op, Value, single_dim
 
 
 def _row(name: str, args: tuple[str, ...], meaning: Callable[..., Any], *required: str,
@@ -32,17 +32,17 @@ def _within(i: Value, size: int) -> Value:
 
 
 def _take(x: Value, i: Value, axis: Param) -> Value:
-    at = one_dim(axis, x.ndim)
+    at = single_dim(axis, x.ndim)
     return np.take(x, _within(i, x.shape[at]), at)
 
 
 def _take_along_axis(x: Value, i: Value, axis: Param) -> Value:
-    at = one_dim(axis, x.ndim)
+    at = single_dim(axis, x.ndim)
     return np.take_along_axis(x, _within(i, x.shape[at]), at)
 
 
 def _scatter(x: Value, i: Value, v: Value, axis: Param) -> Value:
-    at = one_dim(axis, x.ndim)
+    at = single_dim(axis, x.ndim)
     if not x.ndim == i.ndim == v.ndim:
         raise ValueError("three operands of as many dims")
     out = x.copy()
@@ -55,7 +55,7 @@ def _at_rows(x: Value, i: Value, at: int) -> tuple[Any, ...]:
 
 
 def _scatter_add(x: Value, i: Value, v: Value, axis: Param) -> Value:
-    at = one_dim(axis, x.ndim)
+    at = single_dim(axis, x.ndim)
     if i.shape != v.shape or i.ndim != x.ndim:
         raise ValueError("indices and values of one shape, and of as many dims as the operand")
     out = x.copy()
@@ -67,13 +67,13 @@ def _scatter_add(x: Value, i: Value, v: Value, axis: Param) -> Value:
 
 def _scatter_rows(x: Value, i: Value, v: Value, axis: Param) -> Value:
     out = x.copy()
-    out[_at_rows(x, i, one_dim(axis, x.ndim))] = v
+    out[_at_rows(x, i, single_dim(axis, x.ndim))] = v
     return out
 
 
 def _scatter_add_rows(x: Value, i: Value, v: Value, axis: Param) -> Value:
     out = x.copy()
-    np.add.at(out, _at_rows(x, i, one_dim(axis, x.ndim)), v)
+    np.add.at(out, _at_rows(x, i, single_dim(axis, x.ndim)), v)
     return out
 
 
@@ -109,13 +109,13 @@ def _start(i: Value, size: int, length: int) -> int:
 
 
 def _dynamic_slice(x: Value, i: Value, size: int, axis: Param) -> Value:
-    at = one_dim(axis, x.ndim)
+    at = single_dim(axis, x.ndim)
     start = _start(i, x.shape[at], size)
     return x[(*(slice(None),) * at, slice(start, start + size))]
 
 
 def _dynamic_update_slice(x: Value, v: Value, i: Value, axis: Param) -> Value:
-    at = one_dim(axis, x.ndim)
+    at = single_dim(axis, x.ndim)
     start = _start(i, x.shape[at], v.shape[at])
     out = x.copy()
     out[(*(slice(None),) * at, slice(start, start + v.shape[at]))] = v
@@ -129,7 +129,7 @@ def _set_slice(
     if (v is None) == (value is None):
         raise ValueError("an array to write, or a value")
     out = x.copy()
-    place = (*(slice(None),) * one_dim(axis, x.ndim), slice(start, stop, step))
+    place = (*(slice(None),) * single_dim(axis, x.ndim), slice(start, stop, step))
     out[place] = value if v is None else v
     return out
 
@@ -160,14 +160,14 @@ def _change(name: str, function: Callable[..., Any], **about: Any) -> Op:
 _SLICE = ("start", "stop", "step")
 
 ROWS = (
-    _row("take", ("x", "i"), _take, "axis", labels=labels.take, linear=ANY, together=(0,),
+    _row("take", ("x", "i"), _take, "axis", labels=labels.take, linear=ALL_REDUCTIONS, together=(0,),
          reduces="sum", grads=(0,)),
-    _row("take_along_axis", ("x", "i"), _take_along_axis, "axis", labels=labels.along,
-         linear=ANY, together=(0,), grads=(0,)),
-    _row("scatter", ("x", "i", "v"), _scatter, "axis", labels=labels.along, linear=ANY,
+    _row("take_along_axis", ("x", "i"), _take_along_axis, "axis", labels=labels.along_axis,
+         linear=ALL_REDUCTIONS, together=(0,), grads=(0,)),
+    _row("scatter", ("x", "i", "v"), _scatter, "axis", labels=labels.along_axis, linear=ALL_REDUCTIONS,
          together=(0, 2), grads=(0, 2)),
-    _row("scatter_add", ("x", "i", "v"), _scatter_add, "axis", labels=labels.along,
-         linear=SUM_LIKE, together=(0, 2), grads=(0, 2), moves=False),
+    _row("scatter_add", ("x", "i", "v"), _scatter_add, "axis", labels=labels.along_axis,
+         linear=SUM_AVG, together=(0, 2), grads=(0, 2), moves=False),
     _row("scatter_rows", ("x", "i", "v"), _scatter_rows, "axis", grads=(0, 2)),
     _row("scatter_add_rows", ("x", "i", "v"), _scatter_add_rows, "axis", grads=(0, 2),
          moves=False),
@@ -175,8 +175,8 @@ ROWS = (
     _row("masked_fill", ("x", "mask"), _masked_fill, "value", labels=labels.broadcast,
          grads=(0,)),
     _row("embedding", ("i", "w"), _embedding, optional=("padding_row",), labels=labels.embedding,
-         linear=ANY, together=(1,), reduces="sum", grads=(1,)),
-    _row("one_hot", ("i",), _one_hot, "classes", labels=labels.append),
+         linear=ALL_REDUCTIONS, together=(1,), reduces="sum", grads=(1,)),
+    _row("one_hot", ("i",), _one_hot, "classes", labels=labels.append_dim),
     _row("dynamic_slice", ("x", "i"), _dynamic_slice, "size", "axis", grads=(0,)),
     _row("dynamic_update_slice", ("x", "v", "i"), _dynamic_update_slice, "axis", grads=(0, 1)),
     _row("set_slice", ("x",), _set_slice, "axis", more=("v",), optional=(*_SLICE, "value"),
@@ -184,12 +184,12 @@ ROWS = (
 )  # fmt: skip
 
 INPLACE = (
-    _change("inplace_add", np.add, linear=SUM_LIKE, each=(0, 1), singly=ORDER | {"avg"}),
-    _change("inplace_subtract", np.subtract, linear=SUM_LIKE, each=(0,), singly=ORDER | {"avg"}),
+    _change("inplace_add", np.add, linear=SUM_AVG, each=(0, 1), singly=MAX_MIN | {"avg"}),
+    _change("inplace_subtract", np.subtract, linear=SUM_AVG, each=(0,), singly=MAX_MIN | {"avg"}),
     _change("inplace_multiply", np.multiply, each=(0, 1)),
     Op("assign_slice", "inplace", ("x",), _set_slice, more=("v",), required=("axis",),
        optional=(*_SLICE, "value"), whole=True, moves=True, grads=(0, 1)),
-    Op("inplace_fill", "inplace", ("x",), _fill, required=("value",), labels=labels.same,
+    Op("inplace_fill", "inplace", ("x",), _fill, required=("value",), labels=labels.same_dims,
        # As good as any on every device, where what is owed is one of them or their mean.
-       linear=ORDER | {"avg"}, unclear=frozenset({"sum", "product"}), whole=True),
+       linear=MAX_MIN | {"avg"}, unclear=frozenset({"sum", "product"}), whole=True),
 )  # fmt: skip

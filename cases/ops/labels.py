@@ -14,24 +14,24 @@ import math
 
 import numpy as np
 
-from cases.ops.row import UNSAID, Label, Labels, Params, Rule, Shape, dims, one_dim
+from cases.ops.op import NO_RULE, Label, Labels, Params, Rule, Shape, normalize_axes, single_dim
 
 
-def names(ndim: int, prefix: str = "d") -> tuple[str, ...]:
+def dim_labels(ndim: int, prefix: str = "d") -> tuple[str, ...]:
     """d0, d1, …"""
     return tuple(f"{prefix}{dim}" for dim in range(ndim))
 
 
-def same(shapes: tuple[Shape, ...], params: Params) -> Labels:
+def same_dims(shapes: tuple[Shape, ...], params: Params) -> Labels:
     """The result has the dims of the one operand."""
-    own = names(len(shapes[0]))
+    own = dim_labels(len(shapes[0]))
     return (own,), own
 
 
 def broadcast(shapes: tuple[Shape, ...], params: Params) -> Labels:
     """NumPy's broadcasting: dims align from the right, a stretched dim cannot be split."""
     out = np.broadcast_shapes(*shapes)
-    full = names(len(out))
+    full = dim_labels(len(out))
     operands = []
     for shape in shapes:
         start = len(out) - len(shape)
@@ -46,57 +46,57 @@ def broadcast(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 def reduce(shapes: tuple[Shape, ...], params: Params) -> Labels:
     """The dims of ``axis`` vanish and leave a reduction owed."""
-    own = names(len(shapes[0]))
-    gone = dims(params.get("axis"), len(own))
+    own = dim_labels(len(shapes[0]))
+    gone = normalize_axes(params.get("axis"), len(own))
     if params.get("keepdims"):
         return (own,), tuple("" if dim in gone else name for dim, name in enumerate(own))
     return (own,), tuple(name for dim, name in enumerate(own) if dim not in gone)
 
 
-def reduce_whole(shapes: tuple[Shape, ...], params: Params) -> Labels:
+def reduce_unsplit(shapes: tuple[Shape, ...], params: Params) -> Labels:
     """As `reduce`, but nothing is said where the dims of ``axis`` are split.
 
     Parts are no addends: a place, a spread or a logarithm of a sum is put together from numbers
     about each part, and which those are is the framework's to say.
     """
     (own,), result = reduce(shapes, params)
-    gone = dims(params.get("axis"), len(own))
-    return (tuple(UNSAID if dim in gone else name for dim, name in enumerate(own)),), result
+    gone = normalize_axes(params.get("axis"), len(own))
+    return (tuple(NO_RULE if dim in gone else name for dim, name in enumerate(own)),), result
 
 
-def along(shapes: tuple[Shape, ...], params: Params) -> Labels:
+def along_axis(shapes: tuple[Shape, ...], params: Params) -> Labels:
     """The operand's dims; nothing is said where those of ``axis`` are split: without it, the last.
 
     A neighbour's edge, a running total or what is largest of each part may do in place of the
     whole. What is of another size than in the first operand cannot be split.
     """
     ndim = len(shapes[0])
-    gone = dims(params.get("axis", -1), ndim)
-    own = tuple(UNSAID if dim in gone else name for dim, name in enumerate(names(ndim)))
+    gone = normalize_axes(params.get("axis", -1), ndim)
+    own = tuple(NO_RULE if dim in gone else name for dim, name in enumerate(dim_labels(ndim)))
     operands = tuple(
         tuple(
-            name if name == UNSAID or size == whole else ""
+            name if name == NO_RULE or size == whole else ""
             for name, whole, size in zip(own, shapes[0], shape, strict=True)
         )
         for shape in shapes
     )
-    return operands, tuple("" if name == UNSAID else name for name in own)
+    return operands, tuple("" if name == NO_RULE else name for name in own)
 
 
-def cut(start: int | None, stop: int | None, step: int | None) -> Rule:
+def strided_slice(start: int | None, stop: int | None, step: int | None) -> Rule:
     """One element of every ``step``, all along the dim of ``axis``; else as `along`.
 
     Whoever has whole blocks of ``step`` elements has one of the result in each.
     """
 
     def rule(shapes: tuple[Shape, ...], params: Params) -> Labels:
-        (own,), result = along(shapes, params)
-        at = one_dim(params["axis"], len(own))
+        (own,), result = along_axis(shapes, params)
+        at = single_dim(params["axis"], len(own))
         size, block = shapes[0][at], step or 1
         kept = len(range(size)[start:stop:step])
         if size % block or (start or 0) >= block or kept < size // block:
             return (own,), result
-        parts = (("all", kept), (UNSAID, block)) if block > 1 else "all"
+        parts = (("all", kept), (NO_RULE, block)) if block > 1 else "all"
         return ((*own[:at], parts, *own[at + 1 :]),), (*result[:at], "all", *result[at + 1 :])
 
     return rule
@@ -104,37 +104,37 @@ def cut(start: int | None, stop: int | None, step: int | None) -> Rule:
 
 def repeat(shapes: tuple[Shape, ...], params: Params) -> Labels:
     """Every element of ``axis`` is followed by its copies, where it is."""
-    own = names(len(shapes[0]))
-    at = one_dim(params["axis"], len(own))
+    own = dim_labels(len(shapes[0]))
+    at = single_dim(params["axis"], len(own))
     copies = params["repeats"]
     assert isinstance(copies, int)
     parts = ((own[at], shapes[0][at]), ("", copies))
     return (own,), (*own[:at], parts, *own[at + 1 :])
 
 
-def last(count: int) -> Rule:
+def last_dims(count: int) -> Rule:
     """The first operand's last ``count`` dims: nothing is said where they are split.
 
     The result has its dims; the other operands, which go with those dims, cannot be split.
     """
 
     def rule(shapes: tuple[Shape, ...], params: Params) -> Labels:
-        own = names(len(shapes[0]) - count)
+        own = dim_labels(len(shapes[0]) - count)
         rest = tuple(("",) * len(shape) for shape in shapes[1:])
-        return ((*own, *(UNSAID,) * count), *rest), (*own, *("",) * count)
+        return ((*own, *(NO_RULE,) * count), *rest), (*own, *("",) * count)
 
     return rule
 
 
-def batched(count: int) -> Rule:
+def batch_dims(count: int) -> Rule:
     """Nothing is said where the last ``count`` dims are split: elimination can go by blocks."""
 
     def rule(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
         lead = {shape[:-count] for shape in shapes}
         if len(lead) > 1:
             return None
-        own = names(len(shapes[0]) - count)
-        return ((*own, *(UNSAID,) * count),) * len(shapes), (*own, *("",) * count)
+        own = dim_labels(len(shapes[0]) - count)
+        return ((*own, *(NO_RULE,) * count),) * len(shapes), (*own, *("",) * count)
 
     return rule
 
@@ -143,7 +143,7 @@ def matmul(shapes: tuple[Shape, ...], params: Params) -> Labels:
     """Batch dims broadcast; rows m, columns n, and k that is summed over."""
     x, w = shapes
     batch = np.broadcast_shapes(x[:-2], w[:-2])
-    lead = names(len(batch), "b")
+    lead = dim_labels(len(batch), "b")
 
     def aligned(own: Shape) -> tuple[str, ...]:
         start = len(batch) - len(own)
@@ -172,30 +172,30 @@ def einsum(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
 
 def permute(shapes: tuple[Shape, ...], params: Params) -> Labels:
     """``axes`` says which dim of the operand each dim of the result is."""
-    own = names(len(shapes[0]))
-    return (own,), tuple(own[dim] for dim in dims(params["axes"], len(own)))
+    own = dim_labels(len(shapes[0]))
+    return (own,), tuple(own[dim] for dim in normalize_axes(params["axes"], len(own)))
 
 
 def swap_last(shapes: tuple[Shape, ...], params: Params) -> Labels:
     """The last two dims change places."""
-    own = names(len(shapes[0]))
+    own = dim_labels(len(shapes[0]))
     return (own,), (*own[:-2], own[-1], own[-2])
 
 
-def insert(shapes: tuple[Shape, ...], params: Params) -> Labels:
+def insert_dim(shapes: tuple[Shape, ...], params: Params) -> Labels:
     """A new dim at ``axis`` of the result; several operands stand along it."""
-    own = names(len(shapes[0]))
-    at = one_dim(params["axis"], len(own) + 1)
+    own = dim_labels(len(shapes[0]))
+    at = single_dim(params["axis"], len(own) + 1)
     return (own,) * len(shapes), (*own[:at], "", *own[at:])
 
 
-def remove(shapes: tuple[Shape, ...], params: Params) -> Labels:
+def remove_dims(shapes: tuple[Shape, ...], params: Params) -> Labels:
     """The dims of ``axis`` are not in the result.
 
     Nothing is said where they are split: one device has what is left, and can send it alone.
     """
-    gone = dims(params["axis"], len(shapes[0]))
-    own = tuple(UNSAID if dim in gone else name for dim, name in enumerate(names(len(shapes[0]))))
+    gone = normalize_axes(params["axis"], len(shapes[0]))
+    own = tuple(NO_RULE if dim in gone else name for dim, name in enumerate(dim_labels(len(shapes[0]))))
     return (own,), tuple(name for dim, name in enumerate(own) if dim not in gone)
 
 
@@ -203,7 +203,7 @@ def stretch(shapes: tuple[Shape, ...], params: Params) -> Labels:
     """Broadcasting to ``shape``: dims that are new or stretched are not split."""
     shape, target = shapes[0], params["shape"]
     assert isinstance(target, list)
-    full = names(len(target))
+    full = dim_labels(len(target))
     start = len(full) - len(shape)
     own = tuple(
         name if size == whole else ""
@@ -277,27 +277,27 @@ def take(shapes: tuple[Shape, ...], params: Params) -> Labels:
     Where it is split, each device takes what it has and zero for the rest: a sum is owed.
     """
     x, i = shapes
-    own = names(len(x))
-    at = one_dim(params["axis"], len(x))
-    picked = names(len(i), "i")
+    own = dim_labels(len(x))
+    at = single_dim(params["axis"], len(x))
+    picked = dim_labels(len(i), "i")
     return (own, picked), (*own[:at], *picked, *own[at + 1 :])
 
 
 def embedding(shapes: tuple[Shape, ...], params: Params) -> Labels:
     """Indices first, then the columns of the table; rows as in `take`."""
-    picked = names(len(shapes[0]), "i")
+    picked = dim_labels(len(shapes[0]), "i")
     return (picked, ("r", "c")), (*picked, "c")
 
 
-def append(shapes: tuple[Shape, ...], params: Params) -> Labels:
+def append_dim(shapes: tuple[Shape, ...], params: Params) -> Labels:
     """A new last dim."""
-    own = names(len(shapes[0]))
+    own = dim_labels(len(shapes[0]))
     return (own,), (*own, "")
 
 
 def linear(shapes: tuple[Shape, ...], params: Params) -> Labels:
     """x[…, k] by w[n, k], with or without a bias[n]."""
-    lead = names(len(shapes[0]) - 1)
+    lead = dim_labels(len(shapes[0]) - 1)
     bias = (("n",),) if len(shapes) == 3 else ()
     return ((*lead, "k"), ("n", "k"), *bias), (*lead, "n")
 
@@ -319,7 +319,7 @@ def convolution(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
     Nothing is said where places are split: a window needs no more than the neighbour's edge.
     """
-    places = (UNSAID,) * (len(shapes[0]) - 2)
+    places = (NO_RULE,) * (len(shapes[0]) - 2)
     return (("n", "c", *places), ("o", "c", *places)), ("n", "o", *("",) * len(places))
 
 
@@ -332,13 +332,13 @@ def attention(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
     lead = {shape[:-2] for shape in shapes}
     if len(lead) > 1:
         return None
-    batch = names(len(shapes[0]) - 2)
+    batch = dim_labels(len(shapes[0]) - 2)
     causal = bool(params.get("causal"))
     return (
         (
-            (*batch, UNSAID if causal else "q", UNSAID),
-            (*batch, UNSAID, UNSAID),
-            (*batch, UNSAID, "e"),
+            (*batch, NO_RULE if causal else "q", NO_RULE),
+            (*batch, NO_RULE, NO_RULE),
+            (*batch, NO_RULE, "e"),
         ),
         (*batch, "" if causal else "q", "e"),
     )
@@ -348,7 +348,7 @@ def loss(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
     """Elementwise, then summed or averaged over everything unless ``reduction`` is none."""
     if len(set(shapes)) > 1:
         return None
-    own = names(len(shapes[0]))
+    own = dim_labels(len(shapes[0]))
     return (own,) * len(shapes), own if params.get("reduction") == "none" else ()
 
 
@@ -359,4 +359,4 @@ def by_class(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
     """
     if len(shapes) != 2 or len(shapes[0]) != 2 or params.get("reduction", "mean") == "mean":
         return None
-    return (("n", UNSAID), ("n",)), ("n",) if params.get("reduction") == "none" else ()
+    return (("n", NO_RULE), ("n",)), ("n",) if params.get("reduction") == "none" else ()

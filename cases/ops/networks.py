@@ -9,18 +9,18 @@ import numpy as np
 from scipy import special
 
 from cases.ops import labels
-from cases.ops.row import SUM_LIKE, Op, Value, one_dim, rounded
+from cases.ops.op import SUM_AVG, Op, Value, single_dim, computed_in_float64
 
 _EXP = "exponentials multiply the error of their argument"
 _SPREAD = "squares double the error of their argument"
 
 
 def _softmax(x: Value, axis: int = -1) -> Value:
-    return np.asarray(special.softmax(x, axis=one_dim(axis, x.ndim)))
+    return np.asarray(special.softmax(x, axis=single_dim(axis, x.ndim)))
 
 
 def _log_softmax(x: Value, axis: int = -1) -> Value:
-    return np.asarray(special.log_softmax(x, axis=one_dim(axis, x.ndim)))
+    return np.asarray(special.log_softmax(x, axis=single_dim(axis, x.ndim)))
 
 
 def _check_weights(x: Value, *weights: Value | None) -> None:
@@ -75,7 +75,7 @@ def _loss(function: Callable[..., Any]) -> Callable[..., Any]:
             raise ValueError("two operands of one shape")
         return _reduced(function(x, y, **params), reduction)
 
-    return _alike(rounded(meaning))
+    return _alike(computed_in_float64(meaning))
 
 
 def _square(x: Value, y: Value) -> Value:
@@ -138,25 +138,25 @@ def _pair(name: str, function: Callable[..., Any], *more: str, **about: Any) -> 
 
 def _classes(name: str, function: Callable[..., Any], **about: Any) -> Op:
     # The classes do not decide the dtype.
-    return Op(name, "loss", ("x", "t"), rounded(function, 1), more=("w",),
+    return Op(name, "loss", ("x", "t"), computed_in_float64(function, 1), more=("w",),
               optional=("reduction", "ignore"), labels=labels.by_class, reduces="by reduction",
               grads=(0,), **about)  # fmt: skip
 
 
 # Of a difference the sums that both operands owe may be paid at once.
 ROWS = (
-    Op("softmax", "normalisation", ("x",), rounded(_softmax), optional=("axis",),
-       labels=labels.along, grads=(0,), roundings=32, why=_EXP),
-    Op("log_softmax", "normalisation", ("x",), rounded(_log_softmax), optional=("axis",),
-       labels=labels.along, grads=(0,), roundings=32, why=_EXP),
-    Op("layer_norm", "normalisation", ("x",), rounded(_layer_norm), more=("w", "b"),
-       optional=("eps",), labels=labels.last(1), grads=(0, 1, 2), roundings=32, why=_SPREAD),
-    Op("rms_norm", "normalisation", ("x",), rounded(_rms_norm), more=("w",), optional=("eps",),
-       labels=labels.last(1), grads=(0, 1), roundings=32, why=_SPREAD),
-    _pair("mse_loss", _square, unclear=SUM_LIKE),
-    _pair("l1_loss", _distance, unclear=SUM_LIKE),
-    _pair("huber_loss", _huber, "delta", unclear=SUM_LIKE),
-    _pair("smooth_l1_loss", _smooth, "beta", unclear=SUM_LIKE),
+    Op("softmax", "normalisation", ("x",), computed_in_float64(_softmax), optional=("axis",),
+       labels=labels.along_axis, grads=(0,), roundings=32, why=_EXP),
+    Op("log_softmax", "normalisation", ("x",), computed_in_float64(_log_softmax), optional=("axis",),
+       labels=labels.along_axis, grads=(0,), roundings=32, why=_EXP),
+    Op("layer_norm", "normalisation", ("x",), computed_in_float64(_layer_norm), more=("w", "b"),
+       optional=("eps",), labels=labels.last_dims(1), grads=(0, 1, 2), roundings=32, why=_SPREAD),
+    Op("rms_norm", "normalisation", ("x",), computed_in_float64(_rms_norm), more=("w",), optional=("eps",),
+       labels=labels.last_dims(1), grads=(0, 1), roundings=32, why=_SPREAD),
+    _pair("mse_loss", _square, unclear=SUM_AVG),
+    _pair("l1_loss", _distance, unclear=SUM_AVG),
+    _pair("huber_loss", _huber, "delta", unclear=SUM_AVG),
+    _pair("smooth_l1_loss", _smooth, "beta", unclear=SUM_AVG),
     _pair("binary_cross_entropy", _cross),
     _pair("binary_cross_entropy_with_logits", _cross_logits, roundings=32, why=_EXP),
     _pair("kl_div", _kl),

@@ -13,26 +13,26 @@ from cases.arrays import numpy_dtype
 from cases.model import Param
 from cases.ops import labels
 from cases.ops.promotion import (
-    by_torch,
-    cast,
+    torch_meaning,
+    cast_all,
     is_array,
-    joined,
-    joined_by_torch,
-    real,
-    real_by_torch,
-    together,
+    promote,
+    promote_by_torch,
+    real_dtype,
+    real_dtype_by_torch,
+    with_promotion,
 )
-from cases.ops.row import (
-    ANY,
-    ORDER,
-    SUM_LIKE,
-    Apart,
+from cases.ops.op import (
+    ALL_REDUCTIONS,
+    MAX_MIN,
+    SUM_AVG,
+    FrameworkMeaning,
     Op,
     Value,
-    floats,
+    check_floating,
     is_narrow,
-    rounded,
-    wide,
+    computed_in_float64,
+    widen,
 )
 
 _APPROXIMATE = "libraries approximate it to a few roundings"
@@ -41,27 +41,27 @@ _EXP = "an exponential multiplies the error of its argument by the argument"
 
 def _unary(name: str, function: Callable[..., Any], **about: Any) -> Op:
     """A function of real numbers, done in float64 and rounded once."""
-    return Op(name, "pointwise", ("x",), rounded(function), labels=labels.same, grads=(0,),
+    return Op(name, "pointwise", ("x",), computed_in_float64(function), labels=labels.same_dims, grads=(0,),
               **{"why": _APPROXIMATE, **about})  # fmt: skip
 
 
 def _real(name: str, function: Callable[..., Any], **about: Any) -> Op:
     """As `_unary`, and of whole numbers too, which it makes real."""
-    done = rounded(function)
-    apart = by_torch(done, real, real_by_torch)
-    return Op(name, "pointwise", ("x",), together(done, real), labels=labels.same, grads=(0,),
+    done = computed_in_float64(function)
+    apart = torch_meaning(done, real_dtype, real_dtype_by_torch)
+    return Op(name, "pointwise", ("x",), with_promotion(done, real_dtype), labels=labels.same_dims, grads=(0,),
               **{"why": _APPROXIMATE, "apart": apart, **about})  # fmt: skip
 
 
 def _plain(name: str, function: Callable[..., Any], **about: Any) -> Op:
     """A function of one operand that NumPy does in its own dtype."""
-    return Op(name, "pointwise", ("x",), function, labels=labels.same, **about)
+    return Op(name, "pointwise", ("x",), function, labels=labels.same_dims, **about)
 
 
 def _binary(name: str, function: Callable[..., Any], **about: Any) -> Op:
     """A function of two operands of one dtype, either of which may be a number."""
-    return Op(name, "pointwise", ("x", "y"), together(function), numbers=True,
-              labels=labels.broadcast, **{"apart": by_torch(function), **about})  # fmt: skip
+    return Op(name, "pointwise", ("x", "y"), with_promotion(function), numbers=True,
+              labels=labels.broadcast, **{"apart": torch_meaning(function), **about})  # fmt: skip
 
 
 def _test(name: str, function: Callable[..., Any]) -> Op:
@@ -86,7 +86,7 @@ def _silu(x: Value) -> Value:
 
 def _astype(x: Value, dtype: str) -> Value:
     # Towards zero, as C does it; narrow floats are widened first, which changes nothing.
-    before, after = np.asarray(wide(x)), numpy_dtype(dtype)
+    before, after = np.asarray(widen(x)), numpy_dtype(dtype)
     if before.dtype.kind == "f" and after.kind in "iu":
         limits, whole = np.iinfo(after), np.trunc(before)
         if not np.all((whole >= float(limits.min)) & (whole < float(limits.max) + 1)):
@@ -176,33 +176,33 @@ def _where(of: Callable[[tuple[Any, ...]], Any]) -> Callable[..., Any]:
             )
         if not is_array(x) and not is_array(y):
             raise TypeError("takes one array besides its condition")
-        return np.where(c, *cast((x, y), of((x, y))))
+        return np.where(c, *cast_all((x, y), of((x, y))))
 
     return meaning
 
 
 _WHERE = {"torch": msgspec.structs.replace(
-    by_torch(np.where)["torch"], meaning=_where(joined_by_torch),
-    differs=lambda args, params: joined(args[1:]) != joined_by_torch(args[1:]),
+    torch_meaning(np.where)["torch"], meaning=_where(promote_by_torch),
+    differs=lambda args, params: promote(args[1:]) != promote_by_torch(args[1:]),
 )}  # fmt: skip
 
 
 def _power(x: Any, y: Any) -> Value:
-    floats(x, y)
-    return np.asarray(rounded(np.power)(x, y) if is_narrow(x) else np.power(x, y))
+    check_floating(x, y)
+    return np.asarray(computed_in_float64(np.power)(x, y) if is_narrow(x) else np.power(x, y))
 
 
 def _clips_apart(args: tuple[Any, ...], params: dict[str, Any]) -> bool:
     given = (*args, *(bound for bound in params.values() if bound is not None))
-    return joined(given) != joined_by_torch(given)
+    return promote(given) != promote_by_torch(given)
 
 
 _CLIPS = {"torch": msgspec.structs.replace(
-    by_torch(np.clip)["torch"], meaning=_clip(joined_by_torch), differs=_clips_apart,
+    torch_meaning(np.clip)["torch"], meaning=_clip(promote_by_torch), differs=_clips_apart,
 )}  # fmt: skip
 
 _SQUARES = {
-    "jax": Apart(
+    "jax": FrameworkMeaning(
         _square_of(np.int32), lambda args, params: args[0].dtype.kind == "b",
         "JAX squares booleans as int32, torch as int64",
         "https://docs.jax.dev/en/latest/_autosummary/jax.numpy.square.html",
@@ -210,26 +210,26 @@ _SQUARES = {
 }  # fmt: skip
 
 ROWS = (
-    _binary("add", np.add, linear=SUM_LIKE, each=(0, 1), singly=ORDER | {"avg"}, whole=True,
+    _binary("add", np.add, linear=SUM_AVG, each=(0, 1), singly=MAX_MIN | {"avg"}, whole=True,
             grads=(0, 1)),
-    _binary("subtract", np.subtract, linear=SUM_LIKE, each=(0,), singly=ORDER | {"avg"}, whole=True,
+    _binary("subtract", np.subtract, linear=SUM_AVG, each=(0,), singly=MAX_MIN | {"avg"}, whole=True,
             grads=(0, 1)),
     _binary("multiply", np.multiply, each=(0, 1), whole=True, grads=(0, 1)),
-    Op("divide", "pointwise", ("x", "y"), together(_divide, real), numbers=True,
+    Op("divide", "pointwise", ("x", "y"), with_promotion(_divide, real_dtype), numbers=True,
        labels=labels.broadcast, each=(0,), grads=(0, 1), roundings=4,
        why="a quotient may be a product with the inverse",
-       apart=by_torch(_divide, real, real_by_torch)),
-    _binary("maximum", np.maximum, linear=frozenset({"max"}), each=(0, 1), singly=ORDER,
+       apart=torch_meaning(_divide, real_dtype, real_dtype_by_torch)),
+    _binary("maximum", np.maximum, linear=frozenset({"max"}), each=(0, 1), singly=MAX_MIN,
             whole=True, grads=(0, 1)),
-    _binary("minimum", np.minimum, linear=frozenset({"min"}), each=(0, 1), singly=ORDER,
+    _binary("minimum", np.minimum, linear=frozenset({"min"}), each=(0, 1), singly=MAX_MIN,
             whole=True, grads=(0, 1)),
     _binary("power", _power, grads=(0,), roundings=32, why=_EXP),
     # The sign of the divisor, as Python has it.
     _binary("remainder", _divides(np.remainder), whole=True, jumps=True),
     _binary("floor_divide", _divides(np.floor_divide), whole=True, jumps=True),
-    _binary("atan2", rounded(np.arctan2), grads=(0, 1), why=_APPROXIMATE),
-    _binary("hypot", rounded(np.hypot), grads=(0, 1), why=_APPROXIMATE),
-    _binary("logaddexp", rounded(np.logaddexp), grads=(0, 1), why=_APPROXIMATE),
+    _binary("atan2", computed_in_float64(np.arctan2), grads=(0, 1), why=_APPROXIMATE),
+    _binary("hypot", computed_in_float64(np.hypot), grads=(0, 1), why=_APPROXIMATE),
+    _binary("logaddexp", computed_in_float64(np.logaddexp), grads=(0, 1), why=_APPROXIMATE),
     _test("equal", np.equal),
     _test("not_equal", np.not_equal),
     _test("less", np.less),
@@ -247,19 +247,19 @@ ROWS = (
     _bits("bitwise_or", np.bitwise_or),
     _bits("bitwise_xor", np.bitwise_xor),
     _plain("bitwise_not", _not, whole=True),
-    _plain("negative", np.negative, linear=SUM_LIKE, whole=True, grads=(0,)),
+    _plain("negative", np.negative, linear=SUM_AVG, whole=True, grads=(0,)),
     _plain("abs", np.abs, whole=True, grads=(0,)),
     _plain("square", _square_of(np.int64), whole=True, grads=(0,), apart=_SQUARES),
-    _plain("sign", np.sign, linear=ORDER, whole=True, jumps=True),
+    _plain("sign", np.sign, linear=MAX_MIN, whole=True, jumps=True),
     _plain("logical_not", np.logical_not, whole=True, jumps=True),
     _plain("isnan", np.isnan, whole=True),
     _plain("isfinite", np.isfinite, whole=True),
-    _plain("floor", _rounds(np.floor), linear=ORDER, whole=True, jumps=True),
-    _plain("ceil", _rounds(np.ceil), linear=ORDER, whole=True, jumps=True),
+    _plain("floor", _rounds(np.floor), linear=MAX_MIN, whole=True, jumps=True),
+    _plain("ceil", _rounds(np.ceil), linear=MAX_MIN, whole=True, jumps=True),
     # Halves go to the even neighbour.
-    _plain("round", _rounds(np.round), linear=ORDER, whole=True, jumps=True),
-    _real("exp", np.exp, linear=ORDER, roundings=32, why=_EXP),
-    _real("expm1", np.expm1, linear=ORDER, roundings=32, why=_EXP),
+    _plain("round", _rounds(np.round), linear=MAX_MIN, whole=True, jumps=True),
+    _real("exp", np.exp, linear=MAX_MIN, roundings=32, why=_EXP),
+    _real("expm1", np.expm1, linear=MAX_MIN, roundings=32, why=_EXP),
     _real("log", np.log),
     _real("log1p", np.log1p),
     _real("sqrt", np.sqrt),
@@ -267,21 +267,21 @@ ROWS = (
     _real("reciprocal", np.reciprocal),
     _real("sin", np.sin),
     _real("cos", np.cos),
-    _real("tanh", np.tanh, linear=ORDER),
-    _unary("sigmoid", special.expit, linear=ORDER),
-    _real("erf", special.erf, linear=ORDER),
+    _real("tanh", np.tanh, linear=MAX_MIN),
+    _unary("sigmoid", special.expit, linear=MAX_MIN),
+    _real("erf", special.erf, linear=MAX_MIN),
     # Nothing is rounded.
-    _unary("relu", lambda x: np.maximum(x, 0), linear=ORDER, whole=True),
+    _unary("relu", lambda x: np.maximum(x, 0), linear=MAX_MIN, whole=True),
     _unary("gelu", _gelu),
     _unary("silu", _silu),
-    _unary("softplus", _softplus, linear=ORDER),
-    Op("clip", "pointwise", ("x",), _clip(joined), optional=("min", "max"), labels=labels.same,
-       linear=ORDER, whole=True, grads=(0,), apart=_CLIPS),
-    Op("astype", "pointwise", ("x",), _astype, required=("dtype",), labels=labels.same,
+    _unary("softplus", _softplus, linear=MAX_MIN),
+    Op("clip", "pointwise", ("x",), _clip(promote), optional=("min", "max"), labels=labels.same_dims,
+       linear=MAX_MIN, whole=True, grads=(0,), apart=_CLIPS),
+    Op("astype", "pointwise", ("x",), _astype, required=("dtype",), labels=labels.same_dims,
        # Which rounds less, and which not at all, is a question of dtypes, which no rule knows.
-       unclear=ANY, whole=True, grads=(0,), jumps=True),
-    Op("where", "pointwise", ("c", "x", "y"), _where(joined), numbers=True,
-       labels=labels.broadcast, linear=ANY, together=(1, 2), whole=True, grads=(1, 2),
+       unclear=ALL_REDUCTIONS, whole=True, grads=(0,), jumps=True),
+    Op("where", "pointwise", ("c", "x", "y"), _where(promote), numbers=True,
+       labels=labels.broadcast, linear=ALL_REDUCTIONS, with_promotion=(1, 2), whole=True, grads=(1, 2),
        apart=_WHERE),
 )  # fmt: skip
 
@@ -292,8 +292,8 @@ def _moved(x: Value, view: str = "") -> Value:
 
 
 MOVES = (
-    Op("redistribute", "move", ("x",), _moved, optional=("view",), labels=labels.same, linear=ANY,
+    Op("redistribute", "move", ("x",), _moved, optional=("view",), labels=labels.same_dims, linear=ALL_REDUCTIONS,
        moves=True, whole=True, grads=(0,), places=True),
-    Op("identity", "move", ("x",), lambda x: x, labels=labels.same, linear=ANY, moves=True,
+    Op("identity", "move", ("x",), lambda x: x, labels=labels.same_dims, linear=ALL_REDUCTIONS, moves=True,
        whole=True, grads=(0,)),
 )  # fmt: skip

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from cases.ops.row import Apart, Params
+from cases.ops.op import FrameworkMeaning, Params
 
 Dtype = np.dtype[Any]
 
@@ -38,7 +38,7 @@ def _rank(dtype: Dtype) -> int:
     return {"b": 0, "i": 1, "u": 1, "c": 3}.get(dtype.kind, 2)
 
 
-def _joined(one: Dtype, other: Dtype) -> Dtype:
+def _promote_two(one: Dtype, other: Dtype) -> Dtype:
     """Of two arrays: the one of the higher kind, but for its width, decides."""
     if _rank(one) < _rank(other):
         one, other = other, one
@@ -55,16 +55,16 @@ def _of_number(number: Any) -> int:
     return 0 if isinstance(number, bool) else 1 if isinstance(number, int) else 2
 
 
-def joined(args: tuple[Any, ...]) -> Dtype:
+def promote(args: tuple[Any, ...]) -> Dtype:
     """The dtype of arrays and numbers together; a number decides only what kind it is at least."""
-    dtype: Dtype = reduce(_joined, (one.dtype for one in args if is_array(one)))
+    dtype: Dtype = reduce(_promote_two, (one.dtype for one in args if is_array(one)))
     kind = max((_of_number(one) for one in args if not is_array(one)), default=0)
     if kind <= _rank(dtype):
         return dtype
     return np.dtype(np.int64) if kind == 1 else _FLOAT64
 
 
-def joined_by_torch(args: tuple[Any, ...]) -> Dtype:
+def promote_by_torch(args: tuple[Any, ...]) -> Dtype:
     """As `joined`, by torch's rule: tensors with dims, then those without, then numbers."""
     arrays = [one for one in args if is_array(one)]
     groups = [
@@ -73,30 +73,30 @@ def joined_by_torch(args: tuple[Any, ...]) -> Dtype:
         [(np.dtype(np.bool_), np.dtype(np.int64), _FLOAT32)[_of_number(one)]
          for one in args if not is_array(one)],
     ]  # fmt: skip
-    found = [reduce(_joined, group) for group in groups if group]
-    return reduce(_led, reversed(found[:-1]), found[-1])
+    found = [reduce(_promote_two, group) for group in groups if group]
+    return reduce(_promote_groups, reversed(found[:-1]), found[-1])
 
 
-def _led(lower: Dtype, higher: Dtype) -> Dtype:
+def _promote_groups(lower: Dtype, higher: Dtype) -> Dtype:
     """``higher`` decides, unless ``lower`` is a number of a higher kind."""
     if _rank(higher) == 2 and _rank(lower) == 3:
         return np.dtype(np.complex128 if higher == _FLOAT64 else np.complex64)
-    return higher if _rank(higher) >= _rank(lower) else _joined(higher, lower)
+    return higher if _rank(higher) >= _rank(lower) else _promote_two(higher, lower)
 
 
-def real(dtype: Dtype) -> Dtype:
+def real_dtype(dtype: Dtype) -> Dtype:
     """What a real function makes of a dtype: of whole numbers, 64 bits of 64 and 32 of fewer."""
     if _rank(dtype) >= 2:
         return dtype
     return _FLOAT64 if dtype.itemsize == 8 else _FLOAT32
 
 
-def real_by_torch(dtype: Dtype) -> Dtype:
+def real_dtype_by_torch(dtype: Dtype) -> Dtype:
     """As `real`, by torch's rule: its default dtype."""
     return dtype if _rank(dtype) >= 2 else _FLOAT32
 
 
-def cast(args: tuple[Any, ...], dtype: Dtype) -> list[NDArray[Any]]:
+def cast_all(args: tuple[Any, ...], dtype: Dtype) -> list[NDArray[Any]]:
     """Every argument in one dtype; arrays that have it as they are."""
     return [
         one if is_array(one) and one.dtype == dtype else np.asarray(one).astype(dtype)
@@ -104,27 +104,27 @@ def cast(args: tuple[Any, ...], dtype: Dtype) -> list[NDArray[Any]]:
     ]
 
 
-def together(
+def with_promotion(
     function: Callable[..., Any], of: Callable[[Dtype], Dtype] = lambda dtype: dtype
 ) -> Callable[..., Any]:
     """``function`` of arguments that are brought to one dtype first, that which ``of`` makes."""
-    return lambda *args, **params: function(*cast(args, of(joined(args))), **params)
+    return lambda *args, **params: function(*cast_all(args, of(promote(args))), **params)
 
 
-def by_torch(
+def torch_meaning(
     function: Callable[..., Any],
     ours: Callable[[Dtype], Dtype] = lambda dtype: dtype,
     theirs: Callable[[Dtype], Dtype] = lambda dtype: dtype,
-) -> dict[str, Apart]:
+) -> dict[str, FrameworkMeaning]:
     """``function`` by torch's rule of dtypes, where that is not the one of `together`.
 
     ``ours`` and ``theirs``: what a function makes of the dtype of its operands.
     """
 
     def differs(args: tuple[Any, ...], params: Params) -> bool:
-        return theirs(joined_by_torch(args)) != ours(joined(args))
+        return theirs(promote_by_torch(args)) != ours(promote(args))
 
     def meaning(*args: Any, **params: Any) -> Any:
-        return function(*cast(args, theirs(joined_by_torch(args))), **params)
+        return function(*cast_all(args, theirs(promote_by_torch(args))), **params)
 
-    return {"torch": Apart(meaning, differs, _TORCH_WHY, _TORCH_LINK)}
+    return {"torch": FrameworkMeaning(meaning, differs, _TORCH_WHY, _TORCH_LINK)}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cases.ops import labels
-from cases.ops.row import SUM_LIKE, Labels, Op, Params, Shape, Value, floats, wide
+from cases.ops.op import SUM_AVG, Labels, Op, Params, Shape, Value, check_floating, widen
 
 # How a seed gets where numbers are drawn: set in every process, given to what a framework has
 # for a mesh, or in a generator of its own that is handed to the op.
@@ -52,7 +52,7 @@ def _inplace(draws: Any) -> Any:
     def meaning(
         x: Value, seed: int, draw: int = 0, distinct: list[str] | None = None, **how: Any
     ) -> Value:
-        floats(x)
+        check_floating(x)
         if distinct is None:
             made: Value = draws(_numbers(seed, draw), x.shape, x.dtype)
             return made
@@ -66,14 +66,14 @@ def _inplace(draws: Any) -> Any:
 
 def _dropout(x: Value, p: float, seed: int, draw: int = 0, **how: Any) -> Value:
     """An element that is kept divided by 1 - p, 0 for one that is not."""
-    floats(x)
+    check_floating(x)
     kept = _numbers(seed, draw).random(math.prod(x.shape)).reshape(x.shape) >= p
-    return np.asarray(np.where(kept, wide(x) / (1 - p), 0)).astype(x.dtype)
+    return np.asarray(np.where(kept, widen(x) / (1 - p), 0)).astype(x.dtype)
 
 
 def _same(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
     """In the layout of the operand; with distinct axes, in that which splits dim 0 by them."""
-    return None if "distinct" in params else labels.same(shapes, params)
+    return None if "distinct" in params else labels.same_dims(shapes, params)
 
 
 def _make(name: str, draws: Any) -> Op:
@@ -92,5 +92,5 @@ ROWS = (
     _set("inplace_uniform", _uniform),
     _set("inplace_normal", _normal),
     Op("dropout", "random", ("x",), _dropout, required=("p", "seed"), optional=_SEEDED,
-       labels=labels.same, linear=SUM_LIKE, grads=(0,), own=True),
+       labels=labels.same_dims, linear=SUM_AVG, grads=(0,), own=True),
 )  # fmt: skip

@@ -10,17 +10,17 @@ from scipy import special
 
 from cases.model import Param
 from cases.ops import labels
-from cases.ops.row import (
-    SUM_LIKE,
-    Apart,
+from cases.ops.op import (
+    SUM_AVG,
+    FrameworkMeaning,
     Op,
     Value,
-    dims,
-    floats,
+    normalize_axes,
+    check_floating,
     is_narrow,
-    one_dim,
-    rounded,
-    wide,
+    single_dim,
+    computed_in_float64,
+    widen,
 )
 
 _AXES = ("axis", "keepdims")
@@ -38,8 +38,8 @@ def _total(function: Callable[..., Any]) -> Callable[..., Any]:
     """Sum or prod: integers become int64, floats are done in float64 and rounded once."""
 
     def meaning(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
-        over = dims(axis, x.ndim)
-        total = function(wide(x), axis=over, keepdims=keepdims, dtype=_sum_dtype(wide(x)))
+        over = normalize_axes(axis, x.ndim)
+        total = function(widen(x), axis=over, keepdims=keepdims, dtype=_sum_dtype(widen(x)))
         return np.asarray(total).astype(_sum_dtype(x) if x.dtype.kind in "bi" else x.dtype)
 
     return meaning
@@ -47,7 +47,7 @@ def _total(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _reduce(function: Callable[..., Any]) -> Callable[..., Any]:
     def meaning(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
-        out = np.asarray(function(wide(x), axis=dims(axis, x.ndim), keepdims=keepdims))
+        out = np.asarray(function(widen(x), axis=normalize_axes(axis, x.ndim), keepdims=keepdims))
         return out.astype(x.dtype) if is_narrow(x) or x.dtype == np.complex64 else out
 
     return meaning
@@ -63,31 +63,31 @@ def _truth(function: Callable[..., Any]) -> Callable[..., Any]:
     """Of any dtype, whether elements are other than 0: the result is boolean."""
 
     def meaning(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
-        return np.asarray(function(x != 0, axis=dims(axis, x.ndim), keepdims=keepdims))
+        return np.asarray(function(x != 0, axis=normalize_axes(axis, x.ndim), keepdims=keepdims))
 
     return meaning
 
 
 def _mean(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
     # torch refuses integers, JAX gives float32, NumPy float64: nobody's to say.
-    floats(x)
+    check_floating(x)
     return np.asarray(_reduce(np.mean)(x, axis, keepdims))
 
 
 def _spread(function: Callable[..., Any]) -> Callable[..., Any]:
     def meaning(x: Value, axis: Param = None, keepdims: bool = False, correction: int = 0) -> Value:
-        floats(x)
-        over = dims(axis, x.ndim)
-        out = function(wide(x), axis=over, keepdims=keepdims, ddof=correction)
+        check_floating(x)
+        over = normalize_axes(axis, x.ndim)
+        out = function(widen(x), axis=over, keepdims=keepdims, ddof=correction)
         return np.asarray(out).astype(_real_of(x))
 
     return meaning
 
 
 def _norm(x: Value, axis: Param = None, keepdims: bool = False, ord: Param = 2) -> Value:
-    floats(x)
-    size = np.abs(wide(x))
-    over = dims(axis, x.ndim)
+    check_floating(x)
+    size = np.abs(widen(x))
+    over = normalize_axes(axis, x.ndim)
     if ord in ("inf", np.inf):
         out = np.max(size, axis=over, keepdims=keepdims)
     elif isinstance(ord, int | float) and ord > 0:
@@ -101,33 +101,33 @@ def _norm(x: Value, axis: Param = None, keepdims: bool = False, ord: Param = 2) 
 _BYTES_LINK = "https://docs.pytorch.org/docs/stable/generated/torch.any.html"
 
 
-def _bytes(function: Callable[..., Any]) -> dict[str, Apart]:
+def _bytes(function: Callable[..., Any]) -> dict[str, FrameworkMeaning]:
     def meaning(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
         return np.asarray(_truth(function)(x, axis, keepdims)).astype(np.uint8)
 
     why = "torch documents uint8 as the result for uint8, and bool for every other dtype"
-    return {"torch": Apart(meaning, lambda args, params: args[0].dtype == np.uint8, why,
+    return {"torch": FrameworkMeaning(meaning, lambda args, params: args[0].dtype == np.uint8, why,
                            _BYTES_LINK)}  # fmt: skip
 
 
 def _arg(function: Callable[..., Any]) -> Callable[..., Any]:
     def meaning(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
-        over = None if axis is None else one_dim(axis, x.ndim)
+        over = None if axis is None else single_dim(axis, x.ndim)
         return np.asarray(function(x, axis=over, keepdims=keepdims)).astype(np.int64)
 
     return meaning
 
 
 def _max_with_index(x: Value, axis: Param = None) -> Value:
-    return np.asarray(np.argmax(x, axis=one_dim(axis, x.ndim))).astype(np.int64)
+    return np.asarray(np.argmax(x, axis=single_dim(axis, x.ndim))).astype(np.int64)
 
 
 def _count(x: Value, axis: Param = None) -> Value:
-    return np.asarray(np.count_nonzero(x, axis=dims(axis, x.ndim))).astype(np.int64)
+    return np.asarray(np.count_nonzero(x, axis=normalize_axes(axis, x.ndim))).astype(np.int64)
 
 
 def _logsumexp(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
-    over = dims(axis, x.ndim)
+    over = normalize_axes(axis, x.ndim)
     if not x.ndim:
         return x
     out: Value = special.logsumexp(x, axis=over, keepdims=keepdims)
@@ -139,9 +139,9 @@ def _row(name: str, meaning: Callable[..., Any], **about: Any) -> Op:
 
 
 ROWS = (
-    _row("sum", _total(np.sum), labels=labels.reduce, linear=SUM_LIKE, reduces="sum", whole=True,
+    _row("sum", _total(np.sum), labels=labels.reduce, linear=SUM_AVG, reduces="sum", whole=True,
          grads=(0,)),
-    _row("mean", _mean, labels=labels.reduce, linear=SUM_LIKE, reduces="avg", grads=(0,)),
+    _row("mean", _mean, labels=labels.reduce, linear=SUM_AVG, reduces="avg", grads=(0,)),
     _row("prod", _total(np.prod), labels=labels.reduce, linear=frozenset({"product"}),
          reduces="product", whole=True, grads=(0,)),
     _row("max", _reduce(np.max), labels=labels.reduce, linear=frozenset({"max"}), reduces="max",
@@ -152,18 +152,18 @@ ROWS = (
          jumps=True, apart=_bytes(np.any)),
     _row("all", _truth(np.all), labels=labels.reduce, reduces=("product", "min"), whole=True,
          jumps=True, apart=_bytes(np.all)),
-    _row("var", _spread(np.var), optional=(*_AXES, "correction"), labels=labels.reduce_whole,
+    _row("var", _spread(np.var), optional=(*_AXES, "correction"), labels=labels.reduce_unsplit,
          grads=(0,), roundings=16, why=_NORM),
-    _row("std", _spread(np.std), optional=(*_AXES, "correction"), labels=labels.reduce_whole,
+    _row("std", _spread(np.std), optional=(*_AXES, "correction"), labels=labels.reduce_unsplit,
          grads=(0,), roundings=16, why=_NORM),
-    _row("vector_norm", _norm, optional=(*_AXES, "ord"), labels=labels.reduce_whole, grads=(0,),
+    _row("vector_norm", _norm, optional=(*_AXES, "ord"), labels=labels.reduce_unsplit, grads=(0,),
          roundings=16, why=_NORM),
-    _row("logsumexp", rounded(_logsumexp), labels=labels.reduce_whole, grads=(0,), roundings=32,
+    _row("logsumexp", computed_in_float64(_logsumexp), labels=labels.reduce_unsplit, grads=(0,), roundings=32,
          why="exponentials multiply the error of their argument"),
-    _row("argmax", _arg(np.argmax), labels=labels.reduce_whole, whole=True, jumps=True),
-    _row("argmin", _arg(np.argmin), labels=labels.reduce_whole, whole=True, jumps=True),
+    _row("argmax", _arg(np.argmax), labels=labels.reduce_unsplit, whole=True, jumps=True),
+    _row("argmin", _arg(np.argmin), labels=labels.reduce_unsplit, whole=True, jumps=True),
     _row("max_with_index", _max_with_index, required=("axis",), optional=(),
-         labels=labels.reduce_whole, whole=True, jumps=True),
+         labels=labels.reduce_unsplit, whole=True, jumps=True),
     _row("count_nonzero", _count, optional=("axis",), labels=labels.reduce, reduces="sum",
          whole=True, jumps=True),
 )  # fmt: skip

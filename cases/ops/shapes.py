@@ -10,19 +10,19 @@ import numpy as np
 
 from cases.model import Param
 from cases.ops import labels
-from cases.ops.promotion import cast, joined
-from cases.ops.row import (
-    ANY,
-    ORDER,
-    SUM_LIKE,
-    UNSAID,
+from cases.ops.promotion import cast_all, promote
+from cases.ops.op import (
+    ALL_REDUCTIONS,
+    MAX_MIN,
+    SUM_AVG,
+    NO_RULE,
     Labels,
     Op,
     Params,
     Shape,
     Value,
-    dims,
-    one_dim,
+    normalize_axes,
+    single_dim,
 )
 
 
@@ -31,13 +31,13 @@ def _move(
     **about: Any,
 ) -> Op:  # fmt: skip
     """A row whose result has the operands' elements, each at most moved: whatever is owed stays."""
-    common: dict[str, Any] = {"linear": ANY, "moves": True, "whole": True}
+    common: dict[str, Any] = {"linear": ALL_REDUCTIONS, "moves": True, "whole": True}
     return Op(name, "shape", args, meaning, required=required,
               grads=tuple(range(len(args))), **{**common, **about})  # fmt: skip
 
 
 def _flatten(x: Value, start: int = 0, end: int = -1) -> Value:
-    first, last = one_dim(start, x.ndim), one_dim(end, x.ndim)
+    first, last = single_dim(start, x.ndim), single_dim(end, x.ndim)
     if first > last:
         raise ValueError("start is after end")
     size = math.prod(x.shape[first : last + 1])
@@ -50,20 +50,20 @@ def _flat(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 
 def _squeeze(x: Value, axis: Param) -> Value:
-    return np.squeeze(x, dims(axis, x.ndim))
+    return np.squeeze(x, normalize_axes(axis, x.ndim))
 
 
 def _part(x: Value, sections: int, part: int, axis: Param) -> Value:
     """One of ``sections`` equal parts."""
-    size = x.shape[one_dim(axis, x.ndim)]
+    size = x.shape[single_dim(axis, x.ndim)]
     if sections < 1 or size % sections or not 0 <= part < sections:
         raise ValueError(f"part {part} of {sections} equal parts of {size}")
-    return np.split(x, sections, one_dim(axis, x.ndim))[part]
+    return np.split(x, sections, single_dim(axis, x.ndim))[part]
 
 
 def _chunk(x: Value, chunks: int, part: int, axis: Param) -> Value:
     """One of ``chunks`` chunks by torch's rule: ceil(size / chunks) long until nothing is left."""
-    at = one_dim(axis, x.ndim)
+    at = single_dim(axis, x.ndim)
     step = -(-x.shape[at] // chunks) if chunks > 0 else 0
     if step == 0 or not 0 <= part * step < x.shape[at]:
         raise ValueError(f"chunk {part} of {chunks} of {x.shape[at]}")
@@ -71,39 +71,39 @@ def _chunk(x: Value, chunks: int, part: int, axis: Param) -> Value:
 
 
 def _concat(x: Value, y: Value, axis: Param) -> Value:
-    return np.concatenate(cast((x, y), joined((x, y))), one_dim(axis, x.ndim))
+    return np.concatenate(cast_all((x, y), promote((x, y))), single_dim(axis, x.ndim))
 
 
 def _stack(x: Value, y: Value, axis: Param) -> Value:
-    return np.stack(cast((x, y), joined((x, y))), one_dim(axis, x.ndim + 1))
+    return np.stack(cast_all((x, y), promote((x, y))), single_dim(axis, x.ndim + 1))
 
 
 def _pad(x: Value, axis: Param, before: int, after: int, value: float = 0) -> Value:
     width = [(0, 0)] * x.ndim
-    width[one_dim(axis, x.ndim)] = (before, after)
+    width[single_dim(axis, x.ndim)] = (before, after)
     return np.pad(x, width, constant_values=value)
 
 
 def _slice(x: Value, axis: Param, start: int = 0, stop: int | None = None, step: int = 1) -> Value:
     if step < 1 or start < 0 or (stop is not None and stop < 0):
         raise ValueError("start and stop from 0, step from 1")
-    return x[(*(slice(None),) * one_dim(axis, x.ndim), slice(start, stop, step))]
+    return x[(*(slice(None),) * single_dim(axis, x.ndim), slice(start, stop, step))]
 
 
 def _index(x: Value, axis: Param, index: int) -> Value:
-    return np.asarray(np.take(x, index, one_dim(axis, x.ndim)))
+    return np.asarray(np.take(x, index, single_dim(axis, x.ndim)))
 
 
 def _repeat(x: Value, repeats: int, axis: Param) -> Value:
-    return np.repeat(x, repeats, one_dim(axis, x.ndim))
+    return np.repeat(x, repeats, single_dim(axis, x.ndim))
 
 
 def _tile(x: Value, repeats: int, axis: Param) -> Value:
-    return np.concatenate([x] * repeats, one_dim(axis, x.ndim))
+    return np.concatenate([x] * repeats, single_dim(axis, x.ndim))
 
 
 def _roll(x: Value, shift: int, axis: Param) -> Value:
-    return np.roll(x, shift, one_dim(axis, x.ndim))
+    return np.roll(x, shift, single_dim(axis, x.ndim))
 
 
 def _reshape(x: Value, shape: Param) -> Value:
@@ -127,19 +127,19 @@ def _triangle(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _cut(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
     wanted: tuple[Any, ...] = tuple(params.get(name) for name in ("start", "stop", "step"))
-    return labels.cut(*wanted)(shapes, params)
+    return labels.strided_slice(*wanted)(shapes, params)
 
 
 def _two_plain(shapes: tuple[Shape, ...], params: Params) -> Labels:
     """Nothing is said where a dim is split: which of its elements a device has decides."""
-    return (((UNSAID, UNSAID),), ("",))
+    return (((NO_RULE, NO_RULE),), ("",))
 
 
 def _padded(params: Params) -> frozenset[str]:
     """Every addend is padded: alike for all but sums, with zeros for those, ones for products."""
     value = params.get("value", 0)
-    more = SUM_LIKE if value == 0 else frozenset({"product"} if value == 1 else ())
-    return more | ORDER | {"avg"}
+    more = SUM_AVG if value == 0 else frozenset({"product"} if value == 1 else ())
+    return more | MAX_MIN | {"avg"}
 
 
 ROWS = (
@@ -147,26 +147,26 @@ ROWS = (
     _move("flatten", _flatten, optional=("start", "end"), labels=_flat),
     _move("permute_dims", lambda x, axes: np.transpose(x, axes), "axes", labels=labels.permute),
     _move("matrix_transpose", lambda x: np.swapaxes(x, -1, -2), labels=labels.swap_last),
-    _move("expand_dims", lambda x, axis: np.expand_dims(x, one_dim(axis, x.ndim + 1)), "axis",
-          labels=labels.insert),
-    _move("squeeze", _squeeze, "axis", labels=labels.remove),
+    _move("expand_dims", lambda x, axis: np.expand_dims(x, single_dim(axis, x.ndim + 1)), "axis",
+          labels=labels.insert_dim),
+    _move("squeeze", _squeeze, "axis", labels=labels.remove_dims),
     _move("broadcast_to", lambda x, shape: np.broadcast_to(x, shape), "shape",
           labels=labels.stretch),
-    _move("split", _part, "sections", "part", "axis", labels=labels.along),
-    _move("chunk", _chunk, "chunks", "part", "axis", labels=labels.along),
-    _move("concat", _concat, "axis", args=("x", "y"), labels=labels.along),
-    _move("stack", _stack, "axis", args=("x", "y"), labels=labels.insert),
-    _move("flip", lambda x, axis: np.flip(x, dims(axis, x.ndim)), "axis", labels=labels.along),
-    _move("roll", _roll, "shift", "axis", labels=labels.along),
-    _move("pad", _pad, "axis", "before", "after", optional=("value",), labels=labels.along,
+    _move("split", _part, "sections", "part", "axis", labels=labels.along_axis),
+    _move("chunk", _chunk, "chunks", "part", "axis", labels=labels.along_axis),
+    _move("concat", _concat, "axis", args=("x", "y"), labels=labels.along_axis),
+    _move("stack", _stack, "axis", args=("x", "y"), labels=labels.insert_dim),
+    _move("flip", lambda x, axis: np.flip(x, normalize_axes(axis, x.ndim)), "axis", labels=labels.along_axis),
+    _move("roll", _roll, "shift", "axis", labels=labels.along_axis),
+    _move("pad", _pad, "axis", "before", "after", optional=("value",), labels=labels.along_axis,
           linear=_padded),
     _move("tril", _triangle(np.tril), optional=("diagonal",),
-          labels=labels.last(2), linear=SUM_LIKE),
+          labels=labels.last_dims(2), linear=SUM_AVG),
     _move("triu", _triangle(np.triu), optional=("diagonal",),
-          labels=labels.last(2), linear=SUM_LIKE),
+          labels=labels.last_dims(2), linear=SUM_AVG),
     _move("diagonal", _diagonal, labels=_two_plain),
     _move("slice", _slice, "axis", optional=("start", "stop", "step"), labels=_cut),
-    _move("index", _index, "axis", "index", labels=labels.remove),
+    _move("index", _index, "axis", "index", labels=labels.remove_dims),
     _move("repeat", _repeat, "repeats", "axis", labels=labels.repeat),
-    _move("tile", _tile, "repeats", "axis", labels=labels.along),
+    _move("tile", _tile, "repeats", "axis", labels=labels.along_axis),
 )  # fmt: skip

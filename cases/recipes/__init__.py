@@ -8,47 +8,47 @@ from __future__ import annotations
 
 from cases.model import Mesh, Question
 from cases.recipes.models import MODELS
-from cases.recipes.row import Model, Row, Tensor
+from cases.recipes.recipe import Model, RecipeKind, ModelTensor
 
 _ROWS = (
-    Row("mlp-tp", "mlp", ("tp",), "up column-parallel, down row-parallel", tensor="tp"),
-    Row(
+    RecipeKind("mlp-tp", "mlp", ("tp",), "up column-parallel, down row-parallel", tensor="tp"),
+    RecipeKind(
         "attention-tp", "attention", ("tp",),
         "heads split: wq, wk, wv column-parallel, wo row-parallel",
         tensor="tp",
     ),
-    Row("block-tp", "block", ("tp",), "heads and hidden units split, norms on every device",
+    RecipeKind("block-tp", "block", ("tp",), "heads and hidden units split, norms on every device",
         tensor="tp"),
-    Row(
+    RecipeKind(
         "block-sp", "block", ("tp",),
         "as block-tp, with norms and residuals split by the sequence",
         tensor="tp", sequence=("tp",),
     ),
-    Row("block-fsdp", "block", ("fsdp",), "parameters sharded, gathered for use", batch=("fsdp",),
+    RecipeKind("block-fsdp", "block", ("fsdp",), "parameters sharded, gathered for use", batch=("fsdp",),
         shard=("fsdp",)),
-    Row(
+    RecipeKind(
         "block-hsdp", "block", ("dp_replicate", "fsdp"),
         "parameters sharded along fsdp, alike along dp_replicate",
         batch=("dp_replicate", "fsdp"), shard=("fsdp",),
     ),
-    Row(
+    RecipeKind(
         "block-fsdp-tp", "block", ("fsdp", "tp"),
         "block-sp along tp, its parameters sharded along fsdp",
         batch=("fsdp",), sequence=("tp",), tensor="tp", shard=("fsdp",),
     ),
-    Row(
+    RecipeKind(
         "head-tp", "head", ("tp",),
         "embedding and output weights split by the vocabulary, the loss taken of split logits",
         tensor="tp",
     ),
-    Row("moe-ep", "moe", ("ep",), "experts split, tokens exchanged twice", batch=("ep",),
+    RecipeKind("moe-ep", "moe", ("ep",), "experts split, tokens exchanged twice", batch=("ep",),
         expert="ep"),
-    Row(
+    RecipeKind(
         "attention-cp", "attention", ("cp",),
         "the sequence split, keys and values gathered, parameters sharded along it",
         sequence=("cp",), shard=("cp",),
     ),
-    Row(
+    RecipeKind(
         "attention-ring", "full-attention", ("cp",),
         "attention that is not causal: the sequence split, keys and values passed round a ring,"
         " parameters sharded along it",
@@ -59,7 +59,7 @@ _ROWS = (
 RECIPES = {row.name: row for row in _ROWS}
 
 
-def row_of(question: Question) -> Row:
+def recipe_of(question: Question) -> RecipeKind:
     """The row of a question's recipe; KeyError if there is none."""
     assert question.recipe is not None
     return RECIPES[question.recipe.name]
@@ -68,10 +68,10 @@ def row_of(question: Question) -> Row:
 def sizes_of(question: Question) -> dict[str, int]:
     """The sizes of a question's model: its own where it names them, else the model's."""
     assert question.recipe is not None
-    return {**MODELS[row_of(question).model].sizes, **question.recipe.sizes}
+    return {**MODELS[recipe_of(question).model].sizes, **question.recipe.sizes}
 
 
-def misfits(row: Row, sizes: dict[str, int], mesh: Mesh) -> list[tuple[str, str]]:
+def find_misfits(row: RecipeKind, sizes: dict[str, int], mesh: Mesh) -> list[tuple[str, str]]:
     """What of a recipe does not fit, or is not split evenly: what was found, what is wanted."""
     found = []
     model = MODELS[row.model]
@@ -97,14 +97,14 @@ def misfits(row: Row, sizes: dict[str, int], mesh: Mesh) -> list[tuple[str, str]
 
 
 def _axes(
-    row: Row, tensor: Tensor, sizes: dict[str, int], mesh: Mesh
+    row: RecipeKind, tensor: ModelTensor, sizes: dict[str, int], mesh: Mesh
 ) -> tuple[tuple[str, ...], ...]:
-    from cases.recipes.layouts import data, parameter
+    from cases.recipes.layouts import data_layout, parameter_layout
 
     parameters = {one.name for one in MODELS[row.model].parameters}
     if tensor.name in parameters:
-        return parameter(row, tensor, sizes, mesh).dims
-    return data(row, tensor).dims
+        return parameter_layout(row, tensor, sizes, mesh).dims
+    return data_layout(row, tensor).dims
 
 
 __all__ = ["MODELS", "RECIPES", "Model", "Row", "Tensor", "misfits", "row_of", "sizes_of"]

@@ -11,16 +11,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from cases.layout import local_shape, ranges
+from cases.layout import local_shape, index_ranges
 from cases.model import Layout, Mesh
-from cases.recipes.layouts import parameter
+from cases.recipes.layouts import parameter_layout
 from cases.recipes.models import MODELS
-from cases.recipes.row import Row
+from cases.recipes.recipe import RecipeKind
 
 Pass = Literal["forward", "backward", "update"]
 
 
-class Term(msgspec.Struct, frozen=True):
+class ContractTerm(msgspec.Struct, frozen=True):
     """Some collectives of one kind, over the same axes, in one pass.
 
     ``count`` and ``bytes`` are formulas over the model's sizes, the mesh's axes, ``itemsize``,
@@ -43,14 +43,14 @@ class Term(msgspec.Struct, frozen=True):
 class Contract(msgspec.Struct, frozen=True):
     """What a recipe must fire, and where that is from."""
 
-    terms: tuple[Term, ...]
+    terms: tuple[ContractTerm, ...]
     source: str
 
 
-class Due(msgspec.Struct, frozen=True):
+class ExpectedCollectives(msgspec.Struct, frozen=True):
     """A term on one mesh, with its numbers."""
 
-    term: Term
+    term: ContractTerm
     count: int
     bytes: int
 
@@ -64,45 +64,45 @@ _LLAMA = "https://arxiv.org/abs/2407.21783"
 _RING = "https://arxiv.org/abs/2310.01889"
 
 
-def _sums(axis: str, bytes_: str, count: int = 1) -> tuple[Term, ...]:
+def _sums(axis: str, bytes_: str, count: int = 1) -> tuple[ContractTerm, ...]:
     """Megatron's f and g: a sum of partial results forward, and of an input's gradient backward."""
     n = str(count)
     return (
-        Term("forward", "all-reduce", (axis,), n, bytes_, "results of row-parallel weights"),
-        Term("backward", "all-reduce", (axis,), n, bytes_,
+        ContractTerm("forward", "all-reduce", (axis,), n, bytes_, "results of row-parallel weights"),
+        ContractTerm("backward", "all-reduce", (axis,), n, bytes_,
              "gradients of what column-parallel weights took in"),
     )  # fmt: skip
 
 
-def _sequence(rows: str) -> tuple[Term, ...]:
+def _sequence(rows: str) -> tuple[ContractTerm, ...]:
     """Of a block whose norms and residuals are split by the sequence along tp."""
     whole, part = f"2 * {rows} * seq * dim * itemsize", f"2 * {rows} * seq / tp * dim * itemsize"
     return (
-        Term("forward", "all-gather", ("tp",), "2", part, "what attention and MLP take in"),
-        Term("forward", "reduce-scatter", ("tp",), "2", whole, "what they give"),
-        Term("backward", "all-gather", ("tp",), "2", part, "the gradients of what they give"),
-        Term("backward", "reduce-scatter", ("tp",), "2", whole,
+        ContractTerm("forward", "all-gather", ("tp",), "2", part, "what attention and MLP take in"),
+        ContractTerm("forward", "reduce-scatter", ("tp",), "2", whole, "what they give"),
+        ContractTerm("backward", "all-gather", ("tp",), "2", part, "the gradients of what they give"),
+        ContractTerm("backward", "reduce-scatter", ("tp",), "2", whole,
              "the gradients of what they take in"),
-        Term("backward", "all-reduce", ("tp",), "2", "2 * dim * itemsize",
+        ContractTerm("backward", "all-reduce", ("tp",), "2", "2 * dim * itemsize",
              "the gradients of the two norms' weights, of which each device saw some places"),
     )  # fmt: skip
 
 
-def _gathered(axis: str, more: tuple[Term, ...] = ()) -> tuple[Term, ...]:
+def _gathered(axis: str, more: tuple[ContractTerm, ...] = ()) -> tuple[ContractTerm, ...]:
     """Of parameters that are sharded along ``axis`` and gathered for use."""
     part = f"weights / {axis} * itemsize"
     return (
-        Term("forward", "all-gather", (axis,), "1", part, "all parameters, for use"),
-        Term("backward", "all-gather", (axis,), "1", part,
+        ContractTerm("forward", "all-gather", (axis,), "1", part, "all parameters, for use"),
+        ContractTerm("backward", "all-gather", (axis,), "1", part,
              "again, where they were let go to save memory", spare=True),
-        Term("backward", "reduce-scatter", (axis,), "1", "weights * itemsize",
+        ContractTerm("backward", "reduce-scatter", (axis,), "1", "weights * itemsize",
              "the gradients of all parameters"),
         *more,
     )  # fmt: skip
 
 
-def _loss(*axes: str) -> Term:
-    return Term("forward", "all-reduce", axes, "1", "wide", "the loss, for the report")
+def _loss(*axes: str) -> ContractTerm:
+    return ContractTerm("forward", "all-reduce", axes, "1", "wide", "the loss, for the report")
 
 
 _ACTIVATION = "batch * seq * dim * itemsize"
@@ -118,7 +118,7 @@ CONTRACTS = {
     "block-hsdp": Contract(
         (
             *_gathered("fsdp"),
-            Term("backward", "all-reduce", ("dp_replicate",), "1", "weights / fsdp * itemsize",
+            ContractTerm("backward", "all-reduce", ("dp_replicate",), "1", "weights / fsdp * itemsize",
                  "the shards of the gradients, over the replicas"),
             _loss("dp_replicate", "fsdp"),
         ),
@@ -130,18 +130,18 @@ CONTRACTS = {
     "head-tp": Contract(
         (
             *_sums("tp", _ACTIVATION),
-            Term("forward", "all-reduce", ("tp",), "3", "3 * batch * seq * wide",
+            ContractTerm("forward", "all-reduce", ("tp",), "3", "3 * batch * seq * wide",
                  "per token: the largest logit, the sum of exponentials, the picked logit"),
         ),
         _MEGATRON,
     ),
     "moe-ep": Contract(
         (
-            Term("forward", "all-to-all", ("ep",), "1", "experts * 8",
+            ContractTerm("forward", "all-to-all", ("ep",), "1", "experts * 8",
                  "how many tokens go where, as int64", spare=True),
-            Term("forward", "all-to-all", ("ep",), "2", _TOKENS, "tokens to experts, and back"),
-            Term("backward", "all-to-all", ("ep",), "2", _TOKENS, "their gradients"),
-            Term("backward", "all-reduce", ("ep",), "1", "experts * dim * itemsize",
+            ContractTerm("forward", "all-to-all", ("ep",), "2", _TOKENS, "tokens to experts, and back"),
+            ContractTerm("backward", "all-to-all", ("ep",), "2", _TOKENS, "their gradients"),
+            ContractTerm("backward", "all-reduce", ("ep",), "1", "experts * dim * itemsize",
                  "the gradient of the router"),
             _loss("ep"),
         ),
@@ -150,8 +150,8 @@ CONTRACTS = {
     "attention-cp": Contract(
         (
             *_gathered("cp"),
-            Term("forward", "all-gather", ("cp",), "2", _KV, "keys and values"),
-            Term("backward", "reduce-scatter", ("cp",), "2", f"cp * {_KV}", "their gradients"),
+            ContractTerm("forward", "all-gather", ("cp",), "2", _KV, "keys and values"),
+            ContractTerm("backward", "reduce-scatter", ("cp",), "2", f"cp * {_KV}", "their gradients"),
             _loss("cp"),
         ),
         _LLAMA,
@@ -159,11 +159,11 @@ CONTRACTS = {
     "attention-ring": Contract(
         (
             *_gathered("cp"),
-            Term("forward", "collective-permute", ("cp",), "2 * (cp - 1)", f"(cp - 1) * {_KV}",
+            ContractTerm("forward", "collective-permute", ("cp",), "2 * (cp - 1)", f"(cp - 1) * {_KV}",
                  "keys and values, from neighbour to neighbour"),
-            Term("backward", "collective-permute", ("cp",), "2 * (cp - 1)", f"(cp - 1) * {_KV}",
+            ContractTerm("backward", "collective-permute", ("cp",), "2 * (cp - 1)", f"(cp - 1) * {_KV}",
                  "their gradients, the other way"),
-            Term("backward", "collective-permute", ("cp",), "2 * (cp - 1)", f"(cp - 1) * {_KV}",
+            ContractTerm("backward", "collective-permute", ("cp",), "2 * (cp - 1)", f"(cp - 1) * {_KV}",
                  "keys and values again, where they were let go", spare=True),
             _loss("cp"),
         ),
@@ -172,9 +172,9 @@ CONTRACTS = {
 }  # fmt: skip
 
 
-def due(
-    row: Row, sizes: dict[str, int], mesh: Mesh, itemsize: int, arrivals: int | None = None
-) -> tuple[Due, ...]:
+def expected_collectives(
+    row: RecipeKind, sizes: dict[str, int], mesh: Mesh, itemsize: int, arrivals: int | None = None
+) -> tuple[ExpectedCollectives, ...]:
     """A recipe's terms on a mesh, but for those over axes of size 1 alone.
 
     ``arrivals``: as many tokens for each device's experts, unless given.
@@ -195,7 +195,7 @@ def due(
     found = []
     for term in CONTRACTS[row.name].terms:
         if any(mesh[axis] > 1 for axis in term.axes):
-            found.append(Due(term, _number(term.count, names), _number(term.bytes, names)))
+            found.append(ExpectedCollectives(term, _number(term.count, names), _number(term.bytes, names)))
     return tuple(found)
 
 
@@ -206,14 +206,14 @@ def _number(formula: str, names: dict[str, int]) -> int:
     return int(value)
 
 
-def _weights(row: Row, sizes: dict[str, int], mesh: Mesh) -> int:
+def _weights(row: RecipeKind, sizes: dict[str, int], mesh: Mesh) -> int:
     """Elements of all sharded parameters on a device, once gathered."""
     total = 0
     for tensor in MODELS[row.model].parameters:
         if tensor.gathered:
             dims = tuple(
                 tuple(axis for axis in axes if axis not in row.shard)
-                for axes in parameter(row, tensor, sizes, mesh).dims
+                for axes in parameter_layout(row, tensor, sizes, mesh).dims
             )
-            total += math.prod(local_shape(ranges(mesh, Layout(dims), tensor.sizes(sizes))[0]))
+            total += math.prod(local_shape(index_ranges(mesh, Layout(dims), tensor.sizes(sizes))[0]))
     return total

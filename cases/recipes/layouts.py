@@ -10,25 +10,25 @@ from collections.abc import Mapping
 
 from cases.model import Layout, Mesh
 from cases.recipes.models import MODELS
-from cases.recipes.row import Row, Tensor
+from cases.recipes.recipe import RecipeKind, ModelTensor
 
 Sizes = Mapping[str, int]
 
 
-def parameter(row: Row, tensor: Tensor, sizes: Sizes, mesh: Mesh) -> Layout:
+def parameter_layout(row: RecipeKind, tensor: ModelTensor, sizes: Sizes, mesh: Mesh) -> Layout:
     """The layout of a parameter, and of its gradient.
 
     Tensor parallelism splits first and FSDP splits what is left, so that in one dim the tensor
     axis is the major one.
     """
     dims = [_split(row, role) for role in tensor.roles]
-    dim = gathered(row, tensor, sizes, mesh)
+    dim = fsdp_dim(row, tensor, sizes, mesh)
     if dim is not None:
         dims[dim] += row.shard
     return Layout(tuple(dims))
 
 
-def gathered(row: Row, tensor: Tensor, sizes: Sizes, mesh: Mesh) -> int | None:
+def fsdp_dim(row: RecipeKind, tensor: ModelTensor, sizes: Sizes, mesh: Mesh) -> int | None:
     """The dim of a parameter that FSDP shards; None if it shards none.
 
     Dim 0, as ``fully_shard`` has it unless told, or the first other one where that does not
@@ -44,12 +44,12 @@ def gathered(row: Row, tensor: Tensor, sizes: Sizes, mesh: Mesh) -> int | None:
     return 0
 
 
-def data(row: Row, tensor: Tensor) -> Layout:
+def data_layout(row: RecipeKind, tensor: ModelTensor) -> Layout:
     """The layout of an input or of the result."""
     return Layout(tuple(_split(row, role) for role in tensor.roles))
 
 
-def _split(row: Row, role: str) -> tuple[str, ...]:
+def _split(row: RecipeKind, role: str) -> tuple[str, ...]:
     match role:
         case "batch":
             return row.batch
@@ -62,34 +62,34 @@ def _split(row: Row, role: str) -> tuple[str, ...]:
     return ()
 
 
-def layouts(row: Row, sizes: Sizes, mesh: Mesh) -> dict[str, Layout]:
+def tensor_layouts(row: RecipeKind, sizes: Sizes, mesh: Mesh) -> dict[str, Layout]:
     """Of every parameter, its gradient and its next value; of out and of the gradient of x."""
     model = MODELS[row.model]
     found: dict[str, Layout] = {}
     for tensor in model.parameters:
-        found |= dict.fromkeys(names(tensor.name), parameter(row, tensor, sizes, mesh))
+        found |= dict.fromkeys(names_of_parameter(tensor.name), parameter_layout(row, tensor, sizes, mesh))
     for tensor in (model.out, *model.inputs):
-        found[tensor.name] = data(row, tensor)
+        found[tensor.name] = data_layout(row, tensor)
         if tensor.name == "x":
             found["grad/x"] = found["x"]
     return found
 
 
-def shapes(row: Row, sizes: Sizes) -> dict[str, tuple[int, ...]]:
+def global_shapes(row: RecipeKind, sizes: Sizes) -> dict[str, tuple[int, ...]]:
     """The global shape of everything in `observed`."""
     model = MODELS[row.model]
     known = {one.name: one.sizes(sizes) for one in (*model.parameters, *model.inputs, model.out)}
     return {
-        name: () if name == "loss" else known[name.rpartition("/")[2]] for name in observed(row)
+        name: () if name == "loss" else known[name.rpartition("/")[2]] for name in observed_names(row)
     }
 
 
-def names(parameter: str) -> tuple[str, str, str]:
+def names_of_parameter(parameter: str) -> tuple[str, str, str]:
     """What an answer calls a parameter, its gradient, and its value after one step."""
     return parameter, f"grad/{parameter}", f"new/{parameter}"
 
 
-def observed(row: Row) -> tuple[str, ...]:
+def observed_names(row: RecipeKind) -> tuple[str, ...]:
     """Everything that an answer about a recipe shows of the sharded step, in this order.
 
     Parameters; ``out`` and ``loss``; ``grad/…`` of every parameter, and of the input ``x``, as
@@ -102,7 +102,7 @@ def observed(row: Row) -> tuple[str, ...]:
     return (*parameters, "out", "loss", *grads, *(f"new/{name}" for name in parameters))
 
 
-def plain(row: Row) -> tuple[str, ...]:
+def unsharded_names(row: RecipeKind) -> tuple[str, ...]:
     """What it shows of the same step unsharded, on one device: ``plain/out`` and so on."""
     parameters = {tensor.name for tensor in MODELS[row.model].parameters}
-    return tuple(f"plain/{name}" for name in observed(row) if name not in parameters)
+    return tuple(f"plain/{name}" for name in observed_names(row) if name not in parameters)

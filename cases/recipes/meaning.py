@@ -94,7 +94,7 @@ def _head(sizes: Sizes, t: Arrays) -> NDArray[Any]:
     return out
 
 
-def routed(t: Arrays) -> NDArray[Any]:
+def chosen_experts(t: Arrays) -> NDArray[Any]:
     """The expert that each token goes to: [batch, seq]."""
     chosen: NDArray[Any] = np.argmax(t["x"] @ t["router.weight"].T, axis=-1)
     return chosen
@@ -102,7 +102,7 @@ def routed(t: Arrays) -> NDArray[Any]:
 
 def _moe(sizes: Sizes, t: Arrays) -> NDArray[Any]:
     probabilities = special.softmax(t["x"] @ t["router.weight"].T, axis=-1)
-    chosen = routed(t)
+    chosen = chosen_experts(t)
     hidden = np.maximum(np.einsum("bsd,ehd->bseh", t["x"], t["experts.w1"]), 0)
     every = np.einsum("bseh,edh->bsed", hidden, t["experts.w2"])
     one = np.take_along_axis(every, chosen[..., None, None], axis=2)[..., 0, :]

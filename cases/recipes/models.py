@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from cases.recipes.row import Model, Role, Tensor
+from cases.recipes.recipe import Model, Role, ModelTensor
 
-_X = Tensor("x", ("batch", "seq", "dim"), ("batch", "sequence", ""))
-_TARGET = Tensor("target", ("batch", "seq", "dim"), ("batch", "sequence", ""))
-_OUT = Tensor("out", ("batch", "seq", "dim"), ("batch", "sequence", ""))
+_X = ModelTensor("x", ("batch", "seq", "dim"), ("batch", "sequence", ""))
+_TARGET = ModelTensor("target", ("batch", "seq", "dim"), ("batch", "sequence", ""))
+_OUT = ModelTensor("out", ("batch", "seq", "dim"), ("batch", "sequence", ""))
 
 
-def _weight(name: str, rows: str, columns: str, split: int | None) -> Tensor:
+def _weight(name: str, rows: str, columns: str, split: int | None) -> ModelTensor:
     """A weight as ``torch.nn.Linear`` has it: out by in; ``split`` is the tensor-parallel dim."""
     roles: list[Role] = ["", ""]
     if split is not None:
         roles[split] = "tensor"
-    return Tensor(name, (rows, columns), tuple(roles), gathered=True)
+    return ModelTensor(name, (rows, columns), tuple(roles), gathered=True)
 
 
-def _attention(prefix: str) -> tuple[Tensor, ...]:
+def _attention(prefix: str) -> tuple[ModelTensor, ...]:
     return (
         _weight(f"{prefix}wq.weight", "heads*head", "dim", 0),
         _weight(f"{prefix}wk.weight", "kv*head", "dim", 0),
@@ -26,8 +26,8 @@ def _attention(prefix: str) -> tuple[Tensor, ...]:
     )
 
 
-def _norm(name: str) -> Tensor:
-    return Tensor(name, ("dim",), ("",), gathered=True)
+def _norm(name: str) -> ModelTensor:
+    return ModelTensor(name, ("dim",), ("",), gathered=True)
 
 
 _ATTENTION = {"batch": 4, "seq": 8, "dim": 8, "heads": 8, "kv": 4, "head": 2}
@@ -39,15 +39,15 @@ MODELS = {
         {"batch": 4, "dim": 4, "hidden": 8},
         (
             _weight("up.weight", "hidden", "dim", 0),
-            Tensor("up.bias", ("hidden",), ("tensor",), gathered=True),
+            ModelTensor("up.bias", ("hidden",), ("tensor",), gathered=True),
             _weight("down.weight", "dim", "hidden", 1),
-            Tensor("down.bias", ("dim",), ("",), gathered=True),
+            ModelTensor("down.bias", ("dim",), ("",), gathered=True),
         ),
         (
-            Tensor("x", ("batch", "dim"), ("batch", "")),
-            Tensor("target", ("batch", "dim"), ("batch", "")),
+            ModelTensor("x", ("batch", "dim"), ("batch", "")),
+            ModelTensor("target", ("batch", "dim"), ("batch", "")),
         ),
-        Tensor("out", ("batch", "dim"), ("batch", "")),
+        ModelTensor("out", ("batch", "dim"), ("batch", "")),
     ),
     # Causal, rotary positions, groups of query heads on each key head.
     "attention": Model("attention", _ATTENTION, _attention(""), (_X, _TARGET), _OUT),
@@ -78,10 +78,10 @@ MODELS = {
             _weight("output.weight", "vocab", "dim", 0),
         ),
         (
-            Tensor("tokens", ("batch", "seq"), ("batch", "sequence"), values="vocab"),
-            Tensor("labels", ("batch", "seq"), ("batch", "sequence"), values="vocab"),
+            ModelTensor("tokens", ("batch", "seq"), ("batch", "sequence"), values="vocab"),
+            ModelTensor("labels", ("batch", "seq"), ("batch", "sequence"), values="vocab"),
         ),
-        Tensor("out", ("batch", "seq", "vocab"), ("batch", "sequence", "tensor")),
+        ModelTensor("out", ("batch", "seq", "vocab"), ("batch", "sequence", "tensor")),
         "cross entropy",
     ),
     # Each token goes to the expert of its largest router logit, and comes back times the
@@ -90,9 +90,9 @@ MODELS = {
         "moe",
         {"batch": 4, "seq": 4, "dim": 4, "hidden": 8, "experts": 4},
         (
-            Tensor("router.weight", ("experts", "dim"), ("", "")),
-            Tensor("experts.w1", ("experts", "hidden", "dim"), ("expert", "", "")),
-            Tensor("experts.w2", ("experts", "dim", "hidden"), ("expert", "", "")),
+            ModelTensor("router.weight", ("experts", "dim"), ("", "")),
+            ModelTensor("experts.w1", ("experts", "hidden", "dim"), ("expert", "", "")),
+            ModelTensor("experts.w2", ("experts", "dim", "hidden"), ("expert", "", "")),
         ),
         (_X, _TARGET),
         _OUT,

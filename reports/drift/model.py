@@ -9,15 +9,15 @@ from typing import Literal, get_args
 
 import msgspec
 
-Kind = Literal[
+ChangeKind = Literal[
     "value", "layout", "count", "rounding", "memory", "refusal", "support", "default", "name",
     "signature", "printed",
 ]  # fmt: skip
 
 # In the order of consequence.
-KINDS: tuple[Kind, ...] = get_args(Kind)
+CHANGE_KINDS: tuple[ChangeKind, ...] = get_args(ChangeKind)
 
-MEANS: dict[Kind, str] = {
+KIND_MEANINGS: dict[ChangeKind, str] = {
     "value": "a number, a shape or a dtype became another",
     "layout": "another layout is reported, and with it other shards, offsets and collectives",
     "count": "other collectives are fired: kinds, axes, bytes, forward or backward",
@@ -32,8 +32,8 @@ MEANS: dict[Kind, str] = {
 }
 
 # What a number was and is, where it is known which is right; gravest first.
-Turn = Literal["broken", "wrong otherwise", "", "mended"]
-TURNS: tuple[Turn, ...] = get_args(Turn)
+CorrectnessChange = Literal["broken", "wrong otherwise", "", "mended"]
+CORRECTNESS_CHANGES: tuple[CorrectnessChange, ...] = get_args(CorrectnessChange)
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class Change(msgspec.Struct, frozen=True):
     the less, the more.
     """
 
-    kind: Kind
+    kind: ChangeKind
     subject: str
     case: str
     step: str
@@ -59,13 +59,13 @@ class Change(msgspec.Struct, frozen=True):
     before: str
     after: str
     silent: bool = False
-    turn: Turn = ""
+    turn: CorrectnessChange = ""
     counts: tuple[tuple[str, str], ...] = ()
     family: str = ""
     weight: int = 0
 
 
-class Border(msgspec.Struct, frozen=True):
+class Upgrade(msgspec.Struct, frozen=True):
     """All that lies between two consecutive releases of one framework.
 
     ``changes``: every difference of the answers that both have, and of the public interface.
@@ -86,7 +86,7 @@ class Border(msgspec.Struct, frozen=True):
     listed: bool = False
 
 
-class Finding(msgspec.Struct, frozen=True):
+class DriftFinding(msgspec.Struct, frozen=True):
     """Changes of one border that are alike, with the smallest case that shows them.
 
     ``id``: eight hex digits that stay for as long as the finding is the same. ``places``: the
@@ -97,7 +97,7 @@ class Finding(msgspec.Struct, frozen=True):
     framework: str
     older: str
     newer: str
-    kind: Kind
+    kind: ChangeKind
     subject: str
     pattern: str
     places: tuple[str, ...]
@@ -140,7 +140,7 @@ class Release(msgspec.Struct, frozen=True):
     listed: bool = False
 
 
-class Import(msgspec.Struct, frozen=True):
+class ImportableName(msgspec.Struct, frozen=True):
     """In which releases a public name is there; ``warns``: in which it warns, and how."""
 
     path: str
@@ -151,7 +151,7 @@ class Import(msgspec.Struct, frozen=True):
     warning: str = ""
 
 
-class Story(msgspec.Struct, frozen=True):
+class FrameworkHistory(msgspec.Struct, frozen=True):
     """One framework through all its releases, oldest first.
 
     ``findings``: border by border, newest border last, the most consequential first in each.
@@ -159,6 +159,6 @@ class Story(msgspec.Struct, frozen=True):
 
     framework: str
     releases: tuple[Release, ...]
-    borders: tuple[Border, ...]
-    findings: tuple[Finding, ...]
-    imports: tuple[Import, ...] = ()
+    borders: tuple[Upgrade, ...]
+    findings: tuple[DriftFinding, ...]
+    imports: tuple[ImportableName, ...] = ()

@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from cases.errors import counted
+from cases.errors import format_count
 from cases.model import Case
 from reports.drift import tables
-from reports.drift.model import KINDS, MEANS, Border, Finding, Kind, Story
-from reports.drift.words import INTERFACE, cut, extent, line, named, places, sides, title
+from reports.drift.model import CHANGE_KINDS, KIND_MEANINGS, Upgrade, DriftFinding, ChangeKind, FrameworkHistory
+from reports.drift.wording import INTERFACE_KINDS, shorten, format_extent, format_step, case_name, format_places, shorten_pair, title
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "drift.md"
 
@@ -22,14 +22,14 @@ _MOST = 110
 # Kinds of which it helps to see the step; errors say more.
 _WITH_LINE = ("value", "layout", "count")
 
-HEADS: dict[Kind, str] = {
+HEADS: dict[ChangeKind, str] = {
     "value": "Values", "layout": "Layouts", "count": "Collectives", "rounding": "Roundings",
     "memory": "Bytes of plans", "refusal": "Errors, crashes and hangs", "support": "Support",
     "default": "Defaults", "name": "Names", "signature": "Signatures", "printed": "Prints",
 }  # fmt: skip
 
 
-def page(stories: Sequence[Story], known: Mapping[str, Case]) -> str:
+def page(stories: Sequence[FrameworkHistory], known: Mapping[str, Case]) -> str:
     """The page. ``known``: the catalogue, by id."""
     lines = [
         "# Drift",
@@ -46,7 +46,7 @@ def page(stories: Sequence[Story], known: Mapping[str, Case]) -> str:
         " silent findings come first, then numbers that were right and are wrong, those that were"
         " wrong and are right last, then what is found in most cases. Kinds, gravest first:",
         "",
-        *(f"- **{kind}**: {MEANS[kind]}" for kind in KINDS),
+        *(f"- **{kind}**: {KIND_MEANINGS[kind]}" for kind in CHANGE_KINDS),
         "",
         *_overview(stories),
         *_imports(stories),
@@ -68,12 +68,12 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     ]
 
 
-def text(said: str) -> str:
+def escape_text(said: str) -> str:
     """A text that stands in a cell of a table as it is, whatever signs it has."""
     return re.sub(r"([\\`*_{}\[\]<>|#~$])", r"\\\1", said)
 
 
-def code(said: str) -> str:
+def as_code(said: str) -> str:
     """A text as code in a cell of a table: only the cell's own sign is taken from it."""
     if not said:
         return ""
@@ -81,7 +81,7 @@ def code(said: str) -> str:
     return f"``{said}``" if "`" in said else f"`{said}`"
 
 
-def _overview(stories: Sequence[Story]) -> list[str]:
+def _overview(stories: Sequence[FrameworkHistory]) -> list[str]:
     lines = [
         "## What changed when",
         "",
@@ -90,29 +90,29 @@ def _overview(stories: Sequence[Story]) -> list[str]:
     ]
     for story in stories:
         rows = []
-        for row in tables.sums(story):
-            cells = [_number(row, kind) for kind in KINDS]
+        for row in tables.count_changes(story):
+            cells = [_number(row, kind) for kind in CHANGE_KINDS]
             rows.append([f"[{row.border.older} → {row.border.newer}](#{anchor(row.border)})",
                          str(row.silent), *cells])  # fmt: skip
-        lines += [f"**{story.framework}** {tables.recorded(story)}", ""]
-        head = ["", "cases with another value, silently", *KINDS]
+        lines += [f"**{story.framework}** {tables.format_records(story)}", ""]
+        head = ["", "cases with another value, silently", *CHANGE_KINDS]
         lines += _table(head, rows) if rows else ["One release alone is recorded.", ""]
     return lines
 
 
-def _number(row: tables.Sum, kind: Kind) -> str:
-    if kind in INTERFACE and not row.border.listed:
+def _number(row: tables.ChangeCounts, kind: ChangeKind) -> str:
+    if kind in INTERFACE_KINDS and not row.border.listed:
         return "not listed"
     found, cases = row.findings[kind], row.cases[kind]
     return f"{found} ({cases:,})" if found and kind in ("value", "layout", "count") else str(found)
 
 
-def anchor(border: Border) -> str:
+def anchor(border: Upgrade) -> str:
     """What a link to the section of a border says."""
     return f"{border.framework}-{border.older}-to-{border.newer}".replace(".", "")
 
 
-def _imports(stories: Sequence[Story]) -> list[str]:
+def _imports(stories: Sequence[FrameworkHistory]) -> list[str]:
     lines = [
         "## Since which release a public import works",
         "",
@@ -121,20 +121,20 @@ def _imports(stories: Sequence[Story]) -> list[str]:
         "",
     ]
     for story in stories:
-        rows, always = tables.since(story)
+        rows, always = tables.find_availability(story)
         lines += [f"**{story.framework}**", ""]
         if not rows and not always:
             lines += ["No release's interface is recorded.", ""]
             continue
         cells = [
-            [code(row.path), row.since, row.until, text(cut(row.warns, _MOST))] for row in rows
+            [as_code(row.path), row.since, row.until, escape_text(shorten(row.warns, _MOST))] for row in rows
         ]
         lines += _table(["name", "works since", "until", "warns in"], cells)
         lines += [
             "<details>",
-            f"<summary>{counted(len(always), 'name')} in every recorded release</summary>",
+            f"<summary>{format_count(len(always), 'name')} in every recorded release</summary>",
             "",
-            ", ".join(map(code, always)),
+            ", ".join(map(as_code, always)),
             "",
             "</details>",
             "",
@@ -142,7 +142,7 @@ def _imports(stories: Sequence[Story]) -> list[str]:
     return lines
 
 
-def _unseen(stories: Sequence[Story]) -> list[str]:
+def _unseen(stories: Sequence[FrameworkHistory]) -> list[str]:
     lines = [
         "## What was not seen",
         "",
@@ -151,7 +151,7 @@ def _unseen(stories: Sequence[Story]) -> list[str]:
         "",
     ]
     said = [
-        f"- {story.framework} {release.release}, not seen: {text(sentence)}"
+        f"- {story.framework} {release.release}, not seen: {escape_text(sentence)}"
         for story in stories
         for release in story.releases
         for sentence in release.unseen
@@ -159,7 +159,7 @@ def _unseen(stories: Sequence[Story]) -> list[str]:
     lines += [*(said or ["No release says that it hides anything."]), ""]
     rows = [
         [f"{border.framework} {border.older} → {border.newer}", f"{border.asked:,}",
-         *(f"{number:,}" for number in tables.left_out(border))]
+         *(f"{number:,}" for number in tables.count_left_out(border))]
         for story in stories
         for border in reversed(story.borders)
     ]  # fmt: skip
@@ -169,18 +169,18 @@ def _unseen(stories: Sequence[Story]) -> list[str]:
     return lines + _table(head, rows)
 
 
-def _border(border: Border, found: Sequence[Finding], known: Mapping[str, Case]) -> list[str]:
+def _border(border: Upgrade, found: Sequence[DriftFinding], known: Mapping[str, Case]) -> list[str]:
     lines = [
         f'<a id="{anchor(border)}"></a>',
         "",
         f"## {border.framework} {border.older} → {border.newer}",
         "",
-        f"{counted(len(found), 'finding')} in {counted(len(border.changes), 'change')}, of"
-        f" {counted(border.asked, 'question')}"
+        f"{format_count(len(found), 'finding')} in {format_count(len(border.changes), 'change')}, of"
+        f" {format_count(border.asked, 'question')}"
         + ("." if border.listed else "; the interface of one of the two is not recorded."),
         "",
     ]
-    for kind in KINDS:
+    for kind in CHANGE_KINDS:
         own = [one for one in found if one.kind == kind]
         if own:
             lines += [f"### {HEADS[kind]}, {border.framework} {border.newer}", ""]
@@ -189,17 +189,17 @@ def _border(border: Border, found: Sequence[Finding], known: Mapping[str, Case])
     return lines
 
 
-def _row(finding: Finding, known: Mapping[str, Case]) -> list[str]:
+def _row(finding: DriftFinding, known: Mapping[str, Case]) -> list[str]:
     small = finding.smallest
     silent = "**silent** " if finding.silent else ""
-    where = places(finding)
-    what = f"{silent}{text(cut(title(finding), _MOST))}" + (f" ({text(where)})" if where else "")
-    size = extent(finding)
-    if finding.kind not in INTERFACE:
+    where = format_places(finding)
+    what = f"{silent}{escape_text(shorten(title(finding), _MOST))}" + (f" ({escape_text(where)})" if where else "")
+    size = format_extent(finding)
+    if finding.kind not in INTERFACE_KINDS:
         size += f", {finding.subject}"
-    smallest = code(named(small.case, known)) + (f" at {code(small.step)}" if small.step else "")
+    smallest = as_code(case_name(small.case, known)) + (f" at {as_code(small.step)}" if small.step else "")
     if small.case in known and finding.kind in _WITH_LINE:
-        smallest += f": {code(cut(line(known[small.case], small.step), _MOST))}"
-    cells = [sides(*pair, _MOST) for pair in ((small.before, small.after), *small.counts)]
-    before, after = ("<br>".join(map(code, side)) for side in zip(*cells))
-    return [f"{code(finding.id)} {what}", size, smallest, before, after]
+        smallest += f": {as_code(shorten(format_step(known[small.case], small.step), _MOST))}"
+    cells = [shorten_pair(*pair, _MOST) for pair in ((small.before, small.after), *small.counts)]
+    before, after = ("<br>".join(map(as_code, side)) for side in zip(*cells))
+    return [f"{as_code(finding.id)} {what}", size, smallest, before, after]

@@ -20,7 +20,7 @@ from cases.notation import NotationError, to_placements
 Fired = Sequence[Collective]
 
 # What a message says of the case at hand: quoted texts, what brackets hold, dotted names, numbers.
-_OWN = (
+_CASE_SPECIFIC = (
     re.compile(r"(?<!\w)'[^']*'|\"[^\"]*\"|`[^`]*`"),
     re.compile(r"\[[^\[\]]*\]|\{[^{}]*\}|\([^()]*\)|<[^<>]*>"),
     re.compile(r"\b\w+(?:\.\w+)+\b"),
@@ -31,9 +31,9 @@ _OWN = (
 _LONGEST = 70
 
 
-def skeleton(text: str) -> str:
+def message_pattern(text: str) -> str:
     """A message without what it says of the case: ``Operator … does not have a strategy``."""
-    for pattern in _OWN:
+    for pattern in _CASE_SPECIFIC:
         last = ""
         while last != text:
             last, text = text, pattern.sub("…", text)
@@ -41,9 +41,9 @@ def skeleton(text: str) -> str:
     return text if len(text) <= _LONGEST else text[:_LONGEST].rstrip() + " …"
 
 
-def moved(mesh: Mesh, older: Layout | Foreign | None, newer: Layout | Foreign | None) -> str:
+def layout_pattern(mesh: Mesh, older: Layout | Foreign | None, newer: Layout | Foreign | None) -> str:
     """How a layout changed, axis by axis, each way once: ``P(sum) → R, S → S of another dim``."""
-    sides = [_placed(mesh, layout) for layout in (older, newer)]
+    sides = [_axis_placements(mesh, layout) for layout in (older, newer)]
     if isinstance(sides[0], str) or isinstance(sides[1], str):
         words = [side if isinstance(side, str) else "a layout" for side in sides]
         return " → ".join(words)
@@ -55,7 +55,7 @@ def moved(mesh: Mesh, older: Layout | Foreign | None, newer: Layout | Foreign | 
     return ", ".join(sorted(ways)) or "in another order"
 
 
-class _Placed(msgspec.Struct, frozen=True):
+class _AxisPlacement(msgspec.Struct, frozen=True):
     """What a tensor is along one mesh axis: split, owed or neither.
 
     ``stride``: what the axes of the dim that come before it, and later in the mesh, multiply to.
@@ -66,38 +66,38 @@ class _Placed(msgspec.Struct, frozen=True):
     stride: int = 1
 
 
-def _placed(mesh: Mesh, layout: Layout | Foreign | None) -> tuple[_Placed, ...] | str:
+def _axis_placements(mesh: Mesh, layout: Layout | Foreign | None) -> tuple[_AxisPlacement, ...] | str:
     if layout is None:
         return "no layout"
     if isinstance(layout, Foreign):
-        return skeleton(layout.text)
+        return message_pattern(layout.text)
     try:
         to_placements(layout, mesh)
     except NotationError:
         return "reductions in an order of their own"
-    found = dict.fromkeys(mesh.named, _Placed("R"))
-    found |= {axis: _Placed(f"P({op})") for axis, op in layout.partial}
+    found = dict.fromkeys(mesh.named, _AxisPlacement("R"))
+    found |= {axis: _AxisPlacement(f"P({op})") for axis, op in layout.partial}
     order = {axis: place for place, axis in enumerate(mesh.names)}
     for dim, axes in enumerate(layout.dims):
         for place, axis in enumerate(axes):
             outer = [mesh[one] for one in axes[:place] if order[one] > order[axis]]
             stride = math.prod(outer)
-            found[axis] = _Placed("S" if stride == 1 else "SS", dim, stride)
+            found[axis] = _AxisPlacement("S" if stride == 1 else "SS", dim, stride)
     return tuple(found.values())
 
 
-def counts(older: Fired, newer: Fired) -> str:
+def collectives_pattern(older: Fired, newer: Fired) -> str:
     """What is fired in place of what, pass by pass: ``all-gather → all-to-all``."""
     passes = ("forward", "backward", "update")
     parts = []
     for one in passes:
         sides = [[c for c in fired if c.pass_ == one] for fired in (older, newer)]
         if Counter(sides[0]) != Counter(sides[1]):
-            parts.append(("" if one == "forward" else f"{one}: ") + _instead(*sides))
+            parts.append(("" if one == "forward" else f"{one}: ") + _kinds_pattern(*sides))
     return "; ".join(parts) or "in another order"
 
 
-def _instead(older: Fired, newer: Fired) -> str:
+def _kinds_pattern(older: Fired, newer: Fired) -> str:
     left, right = (Counter(one.kind for one in side) for side in (older, newer))
     lost, gained = ", ".join(sorted(left - right)), ", ".join(sorted(right - left))
     if lost and gained:
@@ -115,7 +115,7 @@ def _instead(older: Fired, newer: Fired) -> str:
     return "paired otherwise"
 
 
-def fired(collectives: Iterable[Collective]) -> str:
+def format_collectives(collectives: Iterable[Collective]) -> str:
     """Collectives in the order fired: ``2 all-gather(a) of 64 B, update: all-reduce(a) of 8 B``."""
     parts, last = [], "forward"
     for one, alike in groupby(collectives):

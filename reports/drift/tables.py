@@ -10,37 +10,37 @@ from itertools import pairwise
 
 import msgspec
 
-from reports.drift.interface import inside
-from reports.drift.model import KINDS, Border, Finding, Kind, Story
+from reports.drift.interface_changes import is_class_attribute
+from reports.drift.model import CHANGE_KINDS, Upgrade, DriftFinding, ChangeKind, FrameworkHistory
 
 
-def recorded(story: Story) -> str:
+def format_records(story: FrameworkHistory) -> str:
     """Which releases there are records of, and where those were made."""
     every = [one.release for one in story.releases]
     where: dict[str, list[str]] = {}
     for one in story.releases:
         place = f"Python {one.python}, {one.platform}, {one.count:,} questions"
         where.setdefault(place, []).append(one.release)
-    return "; ".join(f"{spans(every, some)} ({place})" for place, some in where.items())
+    return "; ".join(f"{format_releases(every, some)} ({place})" for place, some in where.items())
 
 
-class Sum(msgspec.Struct, frozen=True):
+class ChangeCounts(msgspec.Struct, frozen=True):
     """How much changed at a border: by kind, findings and the cases that they are in."""
 
-    border: Border
-    findings: dict[Kind, int]
-    cases: dict[Kind, int]
+    border: Upgrade
+    findings: dict[ChangeKind, int]
+    cases: dict[ChangeKind, int]
     silent: int
 
 
-def sums(story: Story) -> list[Sum]:
+def count_changes(story: FrameworkHistory) -> list[ChangeCounts]:
     """A row for each border, the newest first."""
     rows = []
     for border in reversed(story.borders):
         own = [one for one in story.findings if one.newer == border.newer]
-        by_kind = {kind: [one for one in own if one.kind == kind] for kind in KINDS}
+        by_kind = {kind: [one for one in own if one.kind == kind] for kind in CHANGE_KINDS}
         rows.append(
-            Sum(
+            ChangeCounts(
                 border,
                 {kind: len(found) for kind, found in by_kind.items()},
                 {kind: _cases(found) for kind, found in by_kind.items()},
@@ -50,23 +50,23 @@ def sums(story: Story) -> list[Sum]:
     return rows
 
 
-def _cases(found: Sequence[Finding]) -> int:
+def _cases(found: Sequence[DriftFinding]) -> int:
     return len({case for finding in found for case in finding.cases})
 
 
-def left_out(border: Border) -> tuple[int, int, int]:
+def count_left_out(border: Upgrade) -> tuple[int, int, int]:
     """Of a border, what is no drift: questions apart, unstable answers, steps not seen."""
     return len(border.apart), len(border.unstable), len(border.unseen)
 
 
-def spans(releases: Sequence[str], some: Sequence[str]) -> str:
+def format_releases(releases: Sequence[str], some: Sequence[str]) -> str:
     """Releases in short, those that follow one another as a span: ``2.5.1–2.8.0, 2.10.0``."""
-    found = runs(releases, some)
+    found = group_releases(releases, some)
     texts = (f"{span[0]}–{span[-1]}" if len(span) > 1 else span[0] for span in found)
     return ", ".join(texts) or "none"
 
 
-def runs(releases: Sequence[str], some: Sequence[str]) -> list[list[str]]:
+def group_releases(releases: Sequence[str], some: Sequence[str]) -> list[list[str]]:
     """Some of these releases, those that follow one another together."""
     found: list[list[str]] = []
     for before, release in pairwise(("", *releases)):
@@ -78,7 +78,7 @@ def runs(releases: Sequence[str], some: Sequence[str]) -> list[list[str]]:
     return found
 
 
-class Since(msgspec.Struct, frozen=True):
+class Availability(msgspec.Struct, frozen=True):
     """Where a public name can be taken: since when, until when, and where it warns."""
 
     path: str
@@ -87,7 +87,7 @@ class Since(msgspec.Struct, frozen=True):
     warns: str
 
 
-def since(story: Story) -> tuple[list[Since], list[str]]:
+def find_availability(story: FrameworkHistory) -> tuple[list[Availability], list[str]]:
     """A row for each public name that is not in every release, or warns in some; and the others.
 
     Attributes of classes are among them where an adapter or a recipe uses them.
@@ -96,7 +96,7 @@ def since(story: Story) -> tuple[list[Since], list[str]]:
     classes = {one.path for one in story.imports if one.kind == "class"}
     rows, always = [], []
     for one in story.imports:
-        member = inside(one.path) or one.path.rpartition(".")[0] in classes
+        member = is_class_attribute(one.path) or one.path.rpartition(".")[0] in classes
         if not one.releases or (member and not one.used):
             continue
         if list(one.releases) == listed and not one.warns:
@@ -104,13 +104,13 @@ def since(story: Story) -> tuple[list[Since], list[str]]:
             continue
         first, last = one.releases[0], one.releases[-1]
         left = "" if last == listed[-1] else f"{last}; gone in {listed[listed.index(last) + 1]}"
-        gaps = spans(listed, one.releases) if len(runs(listed, one.releases)) > 1 else ""
+        gaps = format_releases(listed, one.releases) if len(group_releases(listed, one.releases)) > 1 else ""
         rows.append(
-            Since(
+            Availability(
                 one.path,
                 gaps or (f"{first} or before" if first == listed[0] else first),
                 left or "still there",
-                f"{spans(listed, one.warns)}: {one.warning}" if one.warns else "",
+                f"{format_releases(listed, one.warns)}: {one.warning}" if one.warns else "",
             )
         )
     return rows, always

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from adapters.forked import Forked
+from adapters.forked_adapter import ForkedAdapter
 from tests.toys import faulty
 
 
-def connect(devices: int) -> Forked:
+def connect(devices: int) -> ForkedAdapter:
     """The toy."""
-    return Forked(faulty.connect(devices).hello(), lambda: faulty.connect(devices))
+    return ForkedAdapter(faulty.connect(devices).hello(), lambda: faulty.connect(devices))

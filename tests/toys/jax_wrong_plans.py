@@ -13,9 +13,9 @@ import msgspec
 from adapters.jax_xla import adapter
 from adapters.protocol import Adapter
 from cases.model import Mesh
-from cases.recipes import RECIPES, Row
+from cases.recipes import RECIPES, RecipeKind
 
-HYBRID = Row(
+HYBRID = RecipeKind(
     "block-hybrid", "block", ("dp_replicate", "fsdp", "tp"), "three ways at once",
     batch=("dp_replicate", "fsdp"), sequence=("tp",), tensor="tp", shard=("fsdp",),
 )  # fmt: skip
@@ -27,14 +27,14 @@ def connect(devices: int) -> Adapter:
     import jax
     from jax.sharding import NamedSharding, PartitionSpec
 
-    from adapters.jax_xla.recipes import placing, step
+    from adapters.jax_xla.recipes import activation_layouts, step
 
     RECIPES[HYBRID.name] = HYBRID
-    placing.ACTIVATIONS["row_hidden"] = ("batch", "")
-    placing.kept = jax.checkpoint_policies.everything_saveable
-    right = step.sharded
+    activation_layouts.ACTIVATIONS["row_hidden"] = ("batch", "")
+    activation_layouts.REMAT_POLICY = jax.checkpoint_policies.everything_saveable
+    right = step.sharded_step
 
-    def sharded(row: Row, sizes: Mapping[str, int], mesh: Mesh) -> step.Step:
+    def sharded(row: RecipeKind, sizes: Mapping[str, int], mesh: Mesh) -> step.Step:
         found = right(row, sizes, mesh)
         if row.name != "head-tp":
             return found
@@ -46,5 +46,5 @@ def connect(devices: int) -> Adapter:
         }
         return msgspec.structs.replace(found, results={**found.results, **whole})
 
-    step.sharded = sharded
+    step.sharded_step = sharded
     return made

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from adapters.answer import Answer, Done, Observed
 from adapters.protocol import VERSION, Hello, Promise
 from cases.arrays import pack, unpack
-from cases.layout import offset, ranges
+from cases.layout import offset, index_ranges
 from cases.model import Layout, Question
 from cases.ops import OPS
 
@@ -57,7 +57,7 @@ class Plain:
         self, question: Question, name: str, value: NDArray[Any], layout: Layout | None
     ) -> Observed:
         layout = layout or Layout(((),) * value.ndim)
-        held = ranges(question.mesh, layout, value.shape)
+        held = index_ranges(question.mesh, layout, value.shape)
         return Observed(
             name,
             value.dtype.name,

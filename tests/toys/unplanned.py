@@ -16,12 +16,12 @@ FRAMEWORKS["torch"] = msgspec.structs.replace(FRAMEWORKS["torch"], module=__name
 
 def connect(devices: int) -> object:
     """The adapter with the mistake, which its child has from the fork on."""
-    from adapters.torch_dtensor import adapter, fake
+    from adapters.torch_dtensor import adapter, fake_world
 
     match os.environ["TOY_WRONG"]:
         case "nothing counted":
-            fake.Watch._note = lambda self, name, args: None  # type: ignore[method-assign]
+            fake_world.FakeRecorder._note = lambda self, name, args: None  # type: ignore[method-assign]
         case "bytes doubled":
-            single = fake.nbytes
-            fake.nbytes = lambda operand: 2 * single(operand)
+            single = fake_world.nbytes
+            fake_world.nbytes = lambda operand: 2 * single(operand)
     return adapter.connect(devices)

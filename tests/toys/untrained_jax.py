@@ -14,16 +14,16 @@ def connect(devices: int) -> Adapter:
     """The adapter with the mistake."""
     made = adapter.connect(devices)
     # Not above: the adapter sets JAX up before it is imported.
-    from adapters.jax_xla.recipes import placing, step
+    from adapters.jax_xla.recipes import activation_layouts, step
 
     match os.environ["TOY_WRONG"]:
         case "split dims exchanged":
-            right = step.parameter
+            right = step.parameter_layout
 
             def turned(*args: Any) -> Layout:
                 return Layout(tuple(reversed(right(*args).dims)))
 
-            step.parameter = turned
+            step.parameter_layout = turned
         case "gathered in between":
-            placing.ACTIVATIONS["row_hidden"] = ("batch", "")
+            activation_layouts.ACTIVATIONS["row_hidden"] = ("batch", "")
     return made

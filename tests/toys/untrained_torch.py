@@ -11,7 +11,7 @@ from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
 from adapters.torch_dtensor import adapter
-from adapters.torch_dtensor.recipes import plans
+from adapters.torch_dtensor.recipes import parallel_plans
 
 
 def connect(devices: int) -> adapter.TorchAdapter:
@@ -19,22 +19,22 @@ def connect(devices: int) -> adapter.TorchAdapter:
     match os.environ["TOY_WRONG"]:
         case "replicas forgotten":
             # FSDP on a slice of the mesh: nobody sees to the replicas.
-            managed = plans._manage
-            plans._manage = lambda row, module, mesh, axes, *rest: managed(
+            managed = parallel_plans._manage
+            parallel_plans._manage = lambda row, module, mesh, axes, *rest: managed(
                 row, module, mesh, tuple(axis for axis in axes if axis != "dp_replicate"), *rest
             )
         case "router left alone":
-            managed = plans._manage
-            plans._manage = lambda row, module, mesh, axes, *rest: managed(
+            managed = parallel_plans._manage
+            parallel_plans._manage = lambda row, module, mesh, axes, *rest: managed(
                 row, module, mesh, (), *rest
             )
         case "split dims exchanged":
-            plans.PLANS["mlp"] = lambda kept: {
+            parallel_plans.PLANS["mlp"] = lambda kept: {
                 "up": RowwiseParallel(input_layouts=Replicate()),
                 "down": ColwiseParallel(output_layouts=Replicate()),
             }
         case "gathered in between":
-            plans.PLANS["mlp"] = lambda kept: {
+            parallel_plans.PLANS["mlp"] = lambda kept: {
                 "up": ColwiseParallel(output_layouts=Replicate()),
                 "down": RowwiseParallel(input_layouts=Replicate()),
             }

@@ -16,9 +16,9 @@ import numpy as np
 
 from adapters.answer import Answer, Collective, Done, Observed
 from adapters.protocol import VERSION, Hello, Promise
-from adapters.reference.values import Value, cut
+from adapters.reference.evaluate import Value, cut_shards
 from cases.arrays import pack, unpack
-from cases.grids import derived
+from cases.mesh_derivation import derive_all
 from cases.model import Case, Expectation, Layout, Question
 from suites.truth import truth
 from tests.mistakes import right_answer
@@ -38,7 +38,7 @@ class Wrong:
 
     def observe(self, question: Question, subject: str, seconds: float) -> Answer:
         """The right answer with the mistake."""
-        made = derived(question.mesh, question.mesh_steps)
+        made = derive_all(question.mesh, question.mesh_steps)
         refused = [
             step.result
             for step in question.mesh_steps
@@ -75,7 +75,7 @@ def spoilt(question: Question, y: Observed, answer: Answer) -> Observed:
     match WRONG:
         case "axes swapped" if question.id == "exchange":
             other = Layout(tuple(reversed(y.layout.dims)))
-            return replace(y, shards=_packed(cut(mesh, other, full)))
+            return replace(y, shards=_packed(cut_shards(mesh, other, full)))
         case "reduction dropped" if question.id == "reduce":
             return replace(y, shards=_packed(old[:1] * 4), full=(pack(old[0]),))
         case "reduction doubled" if question.id == "reduce":

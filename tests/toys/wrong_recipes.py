@@ -26,9 +26,9 @@ from adapters.answer import Answer
 from adapters.protocol import Hello
 from adapters.torch_dtensor.adapter import TorchAdapter
 from adapters.torch_dtensor.adapter import connect as right
-from adapters.torch_dtensor.recipes import plans
+from adapters.torch_dtensor.recipes import parallel_plans
 from cases.model import Question
-from cases.recipes import Row
+from cases.recipes import RecipeKind
 
 Plan = dict[str, ParallelStyle]
 Wrong = contextlib.AbstractContextManager[object]
@@ -37,40 +37,40 @@ Wrong = contextlib.AbstractContextManager[object]
 def _styled(model: str, change: Callable[[Plan], object]) -> Wrong:
     """A plan along the tensor axis with some of its styles replaced."""
 
-    def planned(kept: Placement, plan: Callable[[Placement], Plan] = plans.PLANS[model]) -> Plan:
+    def planned(kept: Placement, plan: Callable[[Placement], Plan] = parallel_plans.PLANS[model]) -> Plan:
         styles = plan(kept)
         change(styles)
         return styles
 
-    return mock.patch.dict(plans.PLANS, {model: planned})
+    return mock.patch.dict(parallel_plans.PLANS, {model: planned})
 
 
 def _spread(change: Callable[[FSDPModule], object]) -> Wrong:
     """What looks after gradients, told otherwise afterwards."""
-    spread = plans.spread
+    spread = parallel_plans.apply_data_parallelism
 
-    def told(row: Row, module: nn.Module, mesh: DeviceMesh, dims: Mapping[str, int]) -> None:
+    def told(row: RecipeKind, module: nn.Module, mesh: DeviceMesh, dims: Mapping[str, int]) -> None:
         spread(row, module, mesh, dims)
         for part in module.modules():
             if isinstance(part, FSDPModule):
                 change(part)
 
-    return mock.patch.object(plans, "spread", told)
+    return mock.patch.object(parallel_plans, "spread", told)
 
 
 def _along(*axes: str) -> Wrong:
     """Gradients looked after along these axes alone."""
-    return mock.patch.object(plans, "data_axes", return_value=axes)
+    return mock.patch.object(parallel_plans, "data_axes", return_value=axes)
 
 
 def _by_columns() -> Wrong:
-    spread = plans.spread
+    spread = parallel_plans.apply_data_parallelism
 
-    def turned(row: Row, module: nn.Module, mesh: DeviceMesh, dims: Mapping[str, int]) -> None:
+    def turned(row: RecipeKind, module: nn.Module, mesh: DeviceMesh, dims: Mapping[str, int]) -> None:
         shapes = {name: one.ndim for name, one in module.named_parameters()}
         spread(row, module, mesh, {name: shapes[name] - 1 for name in dims})
 
-    return mock.patch.object(plans, "spread", turned)
+    return mock.patch.object(parallel_plans, "spread", turned)
 
 
 def _keys_taken_for_whole() -> PrepareModuleInput:
@@ -99,7 +99,7 @@ WRONG: dict[str, Callable[[], Wrong]] = {
     "shares averaged": lambda: _spread(lambda part: part.set_gradient_divide_factor(2.0)),
     "kept after forward": lambda: _spread(lambda part: part.set_reshard_after_forward(False)),
     "columns for rows": _by_columns,
-    "keys taken for whole": lambda: mock.patch.object(plans, "GatheredKeys", _keys_taken_for_whole),
+    "keys taken for whole": lambda: mock.patch.object(parallel_plans, "GatheredKeys", _keys_taken_for_whole),
 }
 
 

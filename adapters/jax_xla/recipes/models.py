@@ -16,7 +16,7 @@ from cases.recipes import MODELS
 
 Arrays = Mapping[str, jax.Array]
 Sizes = Mapping[str, int]
-Rooms = Callable[[jax.Array], jax.Array]
+ExchangeSlots = Callable[[jax.Array], jax.Array]
 # Of queries, keys and values, and whether it is causal.
 Attend = Callable[[jax.Array, jax.Array, jax.Array, bool], jax.Array]
 
@@ -48,8 +48,8 @@ def experts(
     router: jax.Array,
     w1: jax.Array,
     w2: jax.Array,
-    send: Rooms = _here,
-    fetch: Rooms = _here,
+    send: ExchangeSlots = _here,
+    fetch: ExchangeSlots = _here,
 ) -> jax.Array:
     """What each token's expert makes of it, times its probability: x [b, s, dim], as the result.
 
@@ -74,7 +74,7 @@ def _anywhere(x: jax.Array, name: str) -> jax.Array:
     return x
 
 
-class Moves(msgspec.Struct, frozen=True):
+class ParallelHooks(msgspec.Struct, frozen=True):
     """What a parallel plan adds to a model; as it stands, nothing: everything is on one device.
 
     ``at``: an activation, where it should lie by its name in `placing.ACTIVATIONS`. ``attend``
@@ -86,7 +86,7 @@ class Moves(msgspec.Struct, frozen=True):
     experts: Callable[[jax.Array, jax.Array, jax.Array, jax.Array], jax.Array] = experts
 
 
-def forward(model: str, sizes: Sizes, moves: Moves, t: Arrays) -> jax.Array:
+def forward(model: str, sizes: Sizes, moves: ParallelHooks, t: Arrays) -> jax.Array:
     """The result ``out`` for parameters and inputs by name."""
     return _FORWARD[model](sizes, moves, t)
 
@@ -108,7 +108,7 @@ def _linear(x: jax.Array, weight: jax.Array) -> jax.Array:
     return jnp.einsum("...i,oi->...o", x, weight)
 
 
-def _mlp(sizes: Sizes, moves: Moves, t: Arrays) -> jax.Array:
+def _mlp(sizes: Sizes, moves: ParallelHooks, t: Arrays) -> jax.Array:
     hidden = moves.at(_linear(t["x"], t["up.weight"]) + t["up.bias"], "row_hidden")
     return moves.at(_linear(jax.nn.relu(hidden), t["down.weight"]) + t["down.bias"], "row")
 
@@ -131,7 +131,7 @@ def _rotated(x: jax.Array) -> jax.Array:
 
 
 def _attention(
-    sizes: Sizes, moves: Moves, t: Arrays, x: jax.Array, prefix: str = "", causal: bool = True
+    sizes: Sizes, moves: ParallelHooks, t: Arrays, x: jax.Array, prefix: str = "", causal: bool = True
 ) -> jax.Array:
     def projected(name: str) -> jax.Array:
         y = _linear(x, t[f"{prefix}{name}.weight"])
@@ -143,7 +143,7 @@ def _attention(
     return moves.at(out, "residual")
 
 
-def _block(sizes: Sizes, moves: Moves, t: Arrays) -> jax.Array:
+def _block(sizes: Sizes, moves: ParallelHooks, t: Arrays) -> jax.Array:
     def weighted(x: jax.Array, name: str, at: str) -> jax.Array:
         return moves.at(_linear(x, t[f"feed_forward.{name}.weight"]), at)
 
@@ -154,17 +154,17 @@ def _block(sizes: Sizes, moves: Moves, t: Arrays) -> jax.Array:
     return h + weighted(hidden, "w2", "residual")
 
 
-def _head(sizes: Sizes, moves: Moves, t: Arrays) -> jax.Array:
+def _head(sizes: Sizes, moves: ParallelHooks, t: Arrays) -> jax.Array:
     h = moves.at(jnp.take(t["tok_embeddings.weight"], t["tokens"], axis=0), "residual")
     n = moves.at(_norm(h, t["norm.weight"]), "normed")
     return moves.at(_linear(n, t["output.weight"]), "logits")
 
 
-def _moe(sizes: Sizes, moves: Moves, t: Arrays) -> jax.Array:
+def _moe(sizes: Sizes, moves: ParallelHooks, t: Arrays) -> jax.Array:
     return moves.experts(t["x"], t["router.weight"], t["experts.w1"], t["experts.w2"])
 
 
-_FORWARD: dict[str, Callable[[Sizes, Moves, Arrays], jax.Array]] = {
+_FORWARD: dict[str, Callable[[Sizes, ParallelHooks, Arrays], jax.Array]] = {
     "mlp": _mlp,
     "attention": lambda sizes, moves, t: _attention(sizes, moves, t, t["x"]),
     "full-attention": lambda sizes, moves, t: _attention(sizes, moves, t, t["x"], causal=False),

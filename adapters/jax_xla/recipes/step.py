@@ -13,12 +13,12 @@ import msgspec
 from jax.sharding import NamedSharding
 
 from adapters.jax_xla import arrays
-from adapters.jax_xla.recipes import mapped, models, placing
+from adapters.jax_xla.recipes import shard_map_bodies, models, activation_layouts
 from cases.arrays import numpy_dtype
 from cases.model import Layout, Mesh
-from cases.recipes import MODELS, Row
-from cases.recipes.layouts import data, observed, parameter
-from cases.recipes.values import RATE
+from cases.recipes import MODELS, RecipeKind
+from cases.recipes.layouts import data_layout, observed_names, parameter_layout
+from cases.recipes.parameter_values import LEARNING_RATE
 
 Function = Callable[[models.Arrays], dict[str, jax.Array]]
 
@@ -36,7 +36,7 @@ class Step(msgspec.Struct, frozen=True):
     results: dict[str, NamedSharding | None]
 
 
-def sharded(row: Row, sizes: Mapping[str, int], mesh: Mesh) -> Step:
+def sharded_step(row: RecipeKind, sizes: Mapping[str, int], mesh: Mesh) -> Step:
     """The step of ``row`` on a mesh, natively: the compiler finds what to send, from shardings.
 
     Parameters' gradients and next values are asked for where the parameters are, the rest
@@ -45,43 +45,43 @@ def sharded(row: Row, sizes: Mapping[str, int], mesh: Mesh) -> Step:
     """
     model = MODELS[row.model]
     there = arrays.jax_mesh(mesh, "Auto")
-    layouts = {one.name: parameter(row, one, sizes, mesh) for one in model.parameters}
-    layouts |= {one.name: data(row, one) for one in model.inputs}
+    layouts = {one.name: parameter_layout(row, one, sizes, mesh) for one in model.parameters}
+    layouts |= {one.name: data_layout(row, one) for one in model.inputs}
     arguments = {
-        name: NamedSharding(there, arrays.spec(layout)) for name, layout in layouts.items()
+        name: NamedSharding(there, arrays.partition_spec(layout)) for name, layout in layouts.items()
     }
     moves = _moves(row, there, arguments)
     used = {
-        one.name: NamedSharding(there, arrays.spec(_without(layouts[one.name], row.shard)))
+        one.name: NamedSharding(there, arrays.partition_spec(_without(layouts[one.name], row.shard)))
         for one in model.parameters
         if row.shard
     }
 
     def forward(t: models.Arrays) -> jax.Array:
         gathered = {
-            name: placing.gathered(t[name], sharding, arguments[name])
+            name: activation_layouts.gather_weight(t[name], sharding, arguments[name])
             for name, sharding in used.items()
         }
         return models.forward(row.model, sizes, moves, {**t, **gathered})
 
     # MaxText's default policy gathers again too, but computes everything again.
-    kept = jax.checkpoint(forward, policy=placing.kept) if row.shard else forward
-    names = [name for name in observed(row) if name not in arguments]
+    kept = jax.checkpoint(forward, policy=activation_layouts.REMAT_POLICY) if row.shard else forward
+    names = [name for name in observed_names(row) if name not in arguments]
     results = {name: arguments.get(name.partition("/")[2]) for name in names}
     return Step(_step(row.model, kept), arguments, results)
 
 
-def plain(model: str, sizes: Mapping[str, int]) -> Function:
+def unsharded_step(model: str, sizes: Mapping[str, int]) -> Function:
     """The step of any recipe of ``model`` on one device: no meshes, no shardings."""
 
     def forward(t: models.Arrays) -> jax.Array:
-        return models.forward(model, sizes, models.Moves(), t)
+        return models.forward(model, sizes, models.ParallelHooks(), t)
 
     return _step(model, forward)
 
 
-def structs(
-    row: Row, sizes: dict[str, int], dtype: str, step: Step
+def input_structs(
+    row: RecipeKind, sizes: dict[str, int], dtype: str, step: Step
 ) -> dict[str, jax.ShapeDtypeStruct]:
     """What ``step.function`` is given where there is no data: shapes, dtypes and shardings."""
     model = MODELS[row.model]
@@ -100,22 +100,22 @@ def _without(layout: Layout, axes: tuple[str, ...]) -> Layout:
     return Layout(tuple(tuple(one for one in dim if one not in axes) for dim in layout.dims))
 
 
-def _moves(row: Row, mesh: jax.sharding.Mesh, arguments: dict[str, NamedSharding]) -> models.Moves:
+def _moves(row: RecipeKind, mesh: jax.sharding.Mesh, arguments: dict[str, NamedSharding]) -> models.ParallelHooks:
     def at(x: jax.Array, name: str) -> jax.Array:
-        return placing.placed(x, name, row, mesh)
+        return activation_layouts.constrain_activation(x, name, row, mesh)
 
     def gathered(q: jax.Array, k: jax.Array, v: jax.Array, causal: bool) -> jax.Array:
         return models.attend(q, at(k, "keys"), at(v, "keys"), causal)
 
     attend: models.Attend = gathered
     if row.name == "attention-ring":
-        (axis,) = placing.rules(row)["length"]
-        attend = mapped.ring(mesh, axis, placing.spec(row, "queries"))
-    experts: mapped.Experts = models.experts
+        (axis,) = activation_layouts.logical_axis_rules(row)["length"]
+        attend = shard_map_bodies.ring(mesh, axis, activation_layouts.activation_spec(row, "queries"))
+    experts: shard_map_bodies.Experts = models.experts
     if row.expert:
         specs = [arguments[one].spec for one in ("x", "router.weight", "experts.w1")]
-        experts = mapped.experts(mesh, row.expert, *specs)
-    return models.Moves(at, attend, experts)
+        experts = shard_map_bodies.experts(mesh, row.expert, *specs)
+    return models.ParallelHooks(at, attend, experts)
 
 
 def _step(model: str, forward: Callable[[models.Arrays], jax.Array]) -> Function:
@@ -132,7 +132,7 @@ def _step(model: str, forward: Callable[[models.Arrays], jax.Array]) -> Function
         (loss, out), grads = jax.value_and_grad(objective, has_aux=True)(moving)
         # So that a collective of the optimiser's says so in its name.
         with jax.named_scope("update"):
-            new = {f"new/{name}": t[name] - RATE * grads[name] for name in parameters}
+            new = {f"new/{name}": t[name] - LEARNING_RATE * grads[name] for name in parameters}
         return {"out": out, "loss": loss, **{f"grad/{name}": grads[name] for name in chosen}, **new}
 
     return step

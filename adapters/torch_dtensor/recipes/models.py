@@ -36,7 +36,7 @@ class Mlp(nn.Module):
         return out
 
 
-def angles(start: int, stop: int, head: int) -> Tensor:
+def rotary_angles(start: int, stop: int, head: int) -> Tensor:
     """Rotary angles of the places from ``start`` to ``stop``: [places, head / 2], float64."""
     half = head // 2
     rates = THETA ** (-torch.arange(half, dtype=torch.float64) / half)
@@ -50,7 +50,7 @@ def _rotated(x: Tensor, turns: Tensor) -> Tensor:
     return torch.cat([one * cos - other * sin, other * cos + one * sin], dim=-1)
 
 
-class Mix(nn.Module):
+class CoreAttention(nn.Module):
     """Values mixed by what queries make of keys, none of them later if causal. No parameters."""
 
     def __init__(self, causal: bool):
@@ -84,7 +84,7 @@ class Attention(nn.Module):
         self.wk = nn.Linear(dim, sizes["kv"] * self.head, bias=False)
         self.wv = nn.Linear(dim, sizes["kv"] * self.head, bias=False)
         self.wo = nn.Linear(sizes["heads"] * self.head, dim, bias=False)
-        self.mix = Mix(causal)
+        self.mix = CoreAttention(causal)
 
     def forward(self, x: Tensor, turns: Tensor) -> Tensor:
         """Of [batch, seq, dim] and the `angles` of these places."""

@@ -25,22 +25,22 @@ from adapters.torch_dtensor.compat import (
     Shard,
     loss_parallel,
 )
-from adapters.torch_dtensor.recipes import plans
-from adapters.torch_dtensor.recipes.models import MODULES, angles
-from cases.layout import Ranges, ranges
+from adapters.torch_dtensor.recipes import parallel_plans
+from adapters.torch_dtensor.recipes.models import MODULES, rotary_angles
+from cases.layout import Ranges, index_ranges
 from cases.model import Layout, Mesh, Recipe
-from cases.recipes import MODELS, RECIPES, Tensor
-from cases.recipes.layouts import data, gathered, observed
-from cases.recipes.values import RATE
+from cases.recipes import MODELS, RECIPES, ModelTensor
+from cases.recipes.layouts import data_layout, fsdp_dim, observed_names
+from cases.recipes.parameter_values import LEARNING_RATE
 
-Shown = dict[str, torch.Tensor]
+NamedTensors = dict[str, torch.Tensor]
 
 
-class Source(Protocol):
+class TensorSource(Protocol):
     """Where a step's tensors come from."""
 
     def drawn(
-        self, tensor: Tensor, sizes: dict[str, int], dtype: str, held: Ranges
+        self, tensor: ModelTensor, sizes: dict[str, int], dtype: str, held: Ranges
     ) -> torch.Tensor:
         """What a parameter or an input has in these ranges."""
         ...
@@ -61,7 +61,7 @@ class Step:
     module gives a tensor of a kind of its own.
     """
 
-    def __init__(self, recipe: Recipe, on: Mesh, rank: int, mesh: DeviceMesh, source: Source):
+    def __init__(self, recipe: Recipe, on: Mesh, rank: int, mesh: DeviceMesh, source: TensorSource):
         self._dtype = recipe.dtype
         self._row = RECIPES[recipe.name]
         self._model = MODELS[self._row.model]
@@ -73,7 +73,7 @@ class Step:
         self._region = contextlib.ExitStack()
         self.note = ""
 
-    def plain(self) -> Shown:
+    def plain(self) -> NamedTensors:
         """The step of the module as it is, on whole inputs."""
         module = self._plain_module()
         x, target = (self._drawn(tensor, _whole(tensor)) for tensor in self._model.inputs)
@@ -82,32 +82,32 @@ class Step:
         loss = self._share(out, target)
         torch.autograd.backward(loss)
         shown = {"out": out, "loss": loss, **_gradients(module, x)}
-        torch.optim.SGD(module.parameters(), lr=RATE).step()
+        torch.optim.SGD(module.parameters(), lr=LEARNING_RATE).step()
         shown |= {f"new/{name}": one for name, one in module.named_parameters()}
         return {f"plain/{name}": one.detach() for name, one in shown.items()}
 
-    def place(self) -> Shown:
+    def place(self) -> NamedTensors:
         """Parameters, inputs and optimiser as the plan has them."""
         self._module = self._plain_module()
-        plans.split(self._row, self._module, self._mesh)
+        parallel_plans.apply_tensor_parallelism(self._row, self._module, self._mesh)
         with self._source.bare():
-            plans.spread(self._row, self._module, self._mesh, self._dims())
-        self._optimizer = torch.optim.SGD(self._module.parameters(), lr=RATE)
-        layouts = [data(self._row, tensor) for tensor in self._model.inputs]
-        if plans.rings(self._row):
+            parallel_plans.apply_data_parallelism(self._row, self._module, self._mesh, self._dims())
+        self._optimizer = torch.optim.SGD(self._module.parameters(), lr=LEARNING_RATE)
+        layouts = [data_layout(self._row, tensor) for tensor in self._model.inputs]
+        if parallel_plans.uses_ring_attention(self._row):
             # It takes whole buffers, and splits them itself.
             layouts = [_whole(tensor) for tensor in self._model.inputs]
         self._x, self._target = map(self._drawn, self._model.inputs, layouts)
         shown = {name: self._source.kept(one) for name, one in self._module.named_parameters()}
         return {**shown, "x": self._x, "target": self._target}
 
-    def forward(self) -> Shown:
+    def forward(self) -> NamedTensors:
         """Result and loss: of the whole batch, though backward goes from each device's share."""
-        axes = plans.sequence_axes(self._row)
-        if plans.rings(self._row):
+        axes = parallel_plans.sequence_axes(self._row)
+        if parallel_plans.uses_ring_attention(self._row):
             turns = self._turns(())
             buffers = [self._x, self._target, *turns]
-            self._region.enter_context(plans.ring(self._mesh[axes[0]], buffers))
+            self._region.enter_context(parallel_plans.ring_attention_region(self._mesh[axes[0]], buffers))
             # The region makes its buffers whole again, and those may have no gradient.
             self._x = self._x.clone()
         else:
@@ -127,20 +127,20 @@ class Step:
             # Its last collective is issued, and waited for by whoever uses it first.
             self.note = type(out).__name__
         return {
-            "out": self._on_mesh(out.detach(), data(self._row, self._model.out)),
+            "out": self._on_mesh(out.detach(), data_layout(self._row, self._model.out)),
             "loss": self._on_mesh(loss, Layout(())),
         }
 
-    def backward(self) -> Shown:
+    def backward(self) -> NamedTensors:
         """Gradients."""
         torch.autograd.backward(self._loss)
         shown = _gradients(self._module, self._x)
         if "grad/x" in shown:
-            layout = data(self._row, self._model.inputs[0])
+            layout = data_layout(self._row, self._model.inputs[0])
             shown["grad/x"] = self._on_mesh(shown["grad/x"], layout)
         return shown
 
-    def update(self) -> Shown:
+    def update(self) -> NamedTensors:
         """The parameters after it."""
         self._optimizer.step()
         return {f"new/{name}": one.detach() for name, one in self._module.named_parameters()}
@@ -153,21 +153,21 @@ class Step:
         """The dim by which FSDP shards a parameter, by name."""
         found = {}
         for tensor in self._model.parameters:
-            dim = gathered(self._row, tensor, self._sizes, self._on)
+            dim = fsdp_dim(self._row, tensor, self._sizes, self._on)
             if dim is not None:
                 found[tensor.name] = dim
         return found
 
     def _x_has_gradient(self) -> bool:
-        return "grad/x" in observed(self._row)
+        return "grad/x" in observed_names(self._row)
 
-    def _drawn(self, tensor: Tensor, layout: Layout) -> torch.Tensor:
+    def _drawn(self, tensor: ModelTensor, layout: Layout) -> torch.Tensor:
         """What this rank has of a tensor under a layout."""
         held = self._held(layout, tensor.sizes(self._sizes))
         return self._source.drawn(tensor, self._sizes, self._dtype, held)
 
     def _held(self, layout: Layout, shape: tuple[int, ...]) -> Ranges:
-        return ranges(self._on, layout, shape)[self._on.devices.index(self._rank)]
+        return index_ranges(self._on, layout, shape)[self._on.devices.index(self._rank)]
 
     def _plain_module(self) -> nn.Module:
         """The module with its numbers, before anything is split."""
@@ -182,7 +182,7 @@ class Step:
         if "head" not in self._sizes:
             return ()
         (places,) = self._held(Layout((axes,)), (self._sizes["seq"],))
-        return (angles(*places, self._sizes["head"]),)
+        return (rotary_angles(*places, self._sizes["head"]),)
 
     def _share(self, out: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         """The share of the mean over the whole batch that comes of these."""
@@ -217,7 +217,7 @@ class Step:
         return DTensor.from_local(value, self._mesh, placements, run_check=False)
 
 
-def _whole(tensor: Tensor) -> Layout:
+def _whole(tensor: ModelTensor) -> Layout:
     return Layout(((),) * len(tensor.shape))
 
 
@@ -226,6 +226,6 @@ def _placement(layout: Layout, axis: str) -> Placement:
     return Shard(split[0]) if split else Replicate()
 
 
-def _gradients(module: nn.Module, x: torch.Tensor) -> Shown:
+def _gradients(module: nn.Module, x: torch.Tensor) -> NamedTensors:
     named = {name: one.grad for name, one in (*module.named_parameters(), ("x", x))}
     return {f"grad/{name}": grad for name, grad in named.items() if grad is not None}

@@ -26,7 +26,7 @@ from adapters.torch_dtensor.compat import (
 )
 
 
-class Whole(ParallelStyle):
+class ReplicatedModule(ParallelStyle):
     """Every device has all of the parameters, and does the same with the same input."""
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:

@@ -1,0 +1,61 @@
+"""By what code are a framework's answers given? A digest of it, so that a change can be told.
+
+It counts what an adapter imports of this project, by reading, with nothing imported: its own
+package, as far as it is used for answers, and what of `cases` it computes with. What asks it
+(`host`, `worker`) and what is left out of its texts (`normal`) counts too. Neither the catalogue
+nor the ledger, another framework's package, nor how answers are kept can change one.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parent.parent
+
+# Beside the adapter's own module: `worker` imports that by a name it is given.
+_ALWAYS = ("adapters.worker", "adapters.host", "adapters.normal")
+
+
+@cache
+def digest_code(module: str, root: Path = _ROOT) -> str:
+    """Sixteen hex digits of all code that answers for an adapter, by the name of its module."""
+    found = hashlib.sha256()
+    for path in sorted({*find_source_files(module, root)}):
+        found.update(f"{path.relative_to(root).as_posix()}\0".encode() + path.read_bytes() + b"\0")
+    return found.hexdigest()[:16]
+
+
+def find_source_files(module: str, root: Path = _ROOT) -> Iterator[Path]:
+    """The files under ``root`` of a module, and of all that it or one of these imports."""
+    seen: set[str] = set()
+    todo = [module, *_ALWAYS]
+    while todo:
+        name = todo.pop()
+        path = None if name in seen else _find_file(name, root)
+        seen.add(name)
+        if path is not None:
+            yield path
+            todo += _find_imports(name, path)
+
+
+def _find_file(name: str, root: Path) -> Path | None:
+    """Where a module of the project lies; None of one that is not, and of a function's name."""
+    place = root.joinpath(*name.split("."))
+    files = (place.with_suffix(".py"), place / "__init__.py")
+    return next((path for path in files if path.is_file()), None)
+
+
+def _find_imports(name: str, path: Path) -> Iterator[str]:
+    """What may be a module: the packages around one, and every name that it imports."""
+    parts = name.split(".")
+    yield from (".".join(parts[:end]) for end in range(1, len(parts)))
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)

@@ -1,0 +1,163 @@
+"""What has to be in an answer that ended well, and what of it is not there?
+
+By what the route promised and what the question alone says, so that no adapter excuses itself from
+case to case. Judges no value, and knows neither what is right nor what a lack of it means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from adapters.answer import Answer, Done, Observed
+from adapters.protocol import Field, Promise
+from adapters.reference.meshes import observe as observe_meshes
+from adapters.reference.evaluate import join_shards
+from cases.arrays import Array, pack, unpack
+from cases.model import Foreign, Layout, Mesh, Question
+from cases.ops import OPS
+from cases.recipes import recipe_of
+from cases.recipes.layouts import observed_names as of_sharded
+from cases.recipes.layouts import unsharded_names as of_unsharded
+
+Fields = tuple[Field, ...]
+
+# What each of these cannot have, whoever is asked.
+_OF_INPUT = frozenset({"collectives", "program"})
+_OF_STEP = frozenset({"program"})
+# A plain tensor, which each device has for itself, lies on no mesh. It may be the whole everywhere.
+_OF_PLAIN = frozenset({"program", "layout", "offsets", "full_collectives", "full"})
+_OF_WHOLE = _OF_PLAIN - {"full"}
+# A training step is one program, of which no result has collectives of its own.
+_OF_RECIPE = frozenset({"program", "collectives", "full_collectives"})
+# The same step on one device has no more than a value.
+_OF_UNSHARDED = _OF_RECIPE | {"layout", "shards", "offsets", "local"}
+
+# Ops that leave sharding for plain tensors; of the last two each device has the whole.
+_LEAVING = ("to_local", "item", "full_tensor")
+_WHOLE = _LEAVING[1:]
+
+
+def required_fields(question: Question, subject: str, promises: Mapping[str, Promise]) -> dict[str, Fields]:
+    """The fields that an answer shows of each name: every input and result that is checked.
+
+    Of a derived mesh m also m/a for each axis a. Under "" what the answer shows of the program.
+    """
+    promise = promises.get(subject, Promise())
+    promised = promise.real if question.mode == "real" else promise.dry_run
+    if question.recipe is not None:
+        return _of_recipe(question, promised)
+    inputs = {given.name: given.layout for given in question.inputs}
+    steps = {step.result: step.to for step in question.steps}
+    used = {arg for step in question.steps for arg in step.args} & steps.keys()
+    plain, whole = _find_plain_results(question)
+    meshes = {step.result for step in question.mesh_steps}
+    found: dict[str, Fields] = {}
+    for name in question.check:
+        if name in meshes:
+            found |= _of_mesh(question, name, promised)
+            continue
+        without = set(_OF_INPUT if name in inputs else _OF_STEP)
+        if name in plain:
+            without |= _OF_WHOLE if name in whole else _OF_PLAIN
+        if name in used:
+            without |= {*promise.unless_used}
+        known = inputs.get(name) or steps.get(name)
+        if known is not None and known.partial:
+            without |= {*promise.unless_partial}
+        found[name] = tuple(field for field in promised if field not in without)
+    if question.steps and "program" in promised:
+        found[""] = ("program",)
+    return found
+
+
+def find_missing_fields(
+    question: Question, answer: Answer, promises: Mapping[str, Promise]
+) -> list[tuple[str, Field | None]]:
+    """What is `due` and absent, by name, if the answer ended well; None is all of the name.
+
+    A layout that the answer shows may say that more is owed than the question does; one of a
+    kind of its own, that it lies on some of the devices.
+    """
+    if not isinstance(answer.end, Done):
+        return []
+    promise = promises.get(answer.subject, Promise())
+    seen = {one.name: one for one in answer.seen}
+    found: list[tuple[str, Field | None]] = []
+    for name, fields in required_fields(question, answer.subject, promises).items():
+        if not name:
+            found += [("", field) for field in fields if answer.program is None]
+        elif name not in seen:
+            found.append((name, None))
+        else:
+            one = seen[name]
+            owes = isinstance(one.layout, Layout) and bool(one.layout.partial)
+            excused = promise.unless_partial if owes else ()
+            found += [
+                (name, field)
+                for field in fields
+                if field not in excused and _is_absent(one, field, question.mode == "real")
+            ]
+    return found
+
+
+def join_observed_shards(observed: Observed, mesh: Mesh) -> Array | None:
+    """The global value that the shards on ``mesh`` stand for, addends reduced.
+
+    Where the answer shows none itself, and every shard and a layout that says how they join.
+    """
+    layout, shards = observed.layout, [shard for shard in observed.shards or () if shard]
+    if observed.full or not isinstance(layout, Layout) or len(shards) < mesh.size:
+        return None
+    return pack(join_shards(mesh, layout, [unpack(shard) for shard in shards], observed.shape))
+
+
+def _of_recipe(question: Question, promised: Fields) -> dict[str, Fields]:
+    row, real = recipe_of(question), question.mode == "real"
+    # A step on one device is there for its values, of which a dry run has none.
+    alone = of_unsharded(row) if real else ()
+    found = {name: _remove_fields(promised, _OF_RECIPE) for name in of_sharded(row)}
+    found |= {name: _remove_fields(promised, _OF_UNSHARDED) for name in alone}
+    if {"collectives", "program"} & {*promised}:
+        found[""] = ("program",)
+    return found
+
+
+def _of_mesh(question: Question, name: str, promised: Fields) -> dict[str, Fields]:
+    """A mesh is shown by its grid, which is no value: without data too."""
+    shown: Fields = ("dtype", "shards") if promised else ()
+    coordinates: Fields = ("offsets",) if promised and "offsets" in promised else ()
+    found: dict[str, Fields] = {name: shown}
+    for one in observe_meshes(question):
+        if one.name.partition("/")[0] == name:
+            found[one.name] = shown + (coordinates if one.offsets is not None else ())
+    return found
+
+
+def _remove_fields(promised: Fields, fields: frozenset[str]) -> Fields:
+    return tuple(field for field in promised if field not in fields)
+
+
+def _find_plain_results(question: Question) -> tuple[set[str], set[str]]:
+    """The results that are plain tensors, and those of them that are whole on every device."""
+    plain: set[str] = set()
+    whole: set[str] = set()
+    for step in question.steps:
+        names = {arg for arg in step.args if isinstance(arg, str)}
+        if OPS[step.op].places:
+            continue
+        for found, ops in ((plain, _LEAVING), (whole, _WHOLE)):
+            if step.op in ops or (names and names <= found):
+                found.add(step.result)
+    return plain, whole
+
+
+def _is_absent(one: Observed, field: Field, real: bool) -> bool:
+    value: Any = getattr(one, field)
+    if field in ("shards", "offsets") and value is not None:
+        # A dry run is one device's view.
+        some = not real or isinstance(one.layout, Foreign)
+        return all(part is None for part in value) if some else None in value
+    if field in ("dtype", "full"):
+        return not value
+    return value is None

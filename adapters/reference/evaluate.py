@@ -1,0 +1,204 @@
+"""What is the right value? Inputs made whole, ops by their NumPy meaning, shards by arithmetic.
+
+No layout changes a value here: that is the point of a reference.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adapters.reference.gradient import gradient
+from adapters.reference.redistribution_plan import reduce_addends
+from cases.arrays import unpack
+from cases.mesh_derivation import meshes_of_tensors
+from cases.layout import coordinates, reduction_order, axis_groups, index_ranges
+from cases.model import Input, Layout, Mesh, Question, Step
+from cases.ops import OPS
+from cases.ops.op import FrameworkMeaning, widen
+
+Value = NDArray[Any]
+
+
+def global_array(given: Input, mesh: Mesh) -> Value:
+    """The global array of an input on ``mesh``: as given, or addends reduced and shards joined."""
+    if given.value is not None:
+        return unpack(given.value)
+    assert given.per_device is not None
+    locals_ = [unpack(array) for array in given.per_device]
+    return join_shards(mesh, given.layout, locals_, given.shape)
+
+
+def join_shards(
+    mesh: Mesh, layout: Layout, shards: list[Value], shape: tuple[int, ...], replica: int = 0
+) -> Value:
+    """The global array that shards in ``layout`` stand for, one per mesh position.
+
+    Shards that break the chunk rule are laid end to end, in the order of their positions.
+    Of replicas, those beside mesh position ``replica`` count. Pending reductions are done in
+    the order due.
+    """
+    paid = list(shards)
+    for group in reduction_order(layout.partial):
+        for op in sorted({op for _, op in group}):
+            axes = tuple(axis for axis in mesh.names if (axis, op) in group)
+            before = list(paid)
+            for members in axis_groups(mesh, axes):
+                total = reduce_addends([before[m] for m in members], op)
+                for m in members:
+                    paid[m] = total
+    axes = tuple(axis for order in layout.dims for axis in order)
+    beside = coordinates(mesh)[replica]
+    firsts = [
+        p
+        for p, where in enumerate(coordinates(mesh))
+        if all(index == beside[axis] or axis in axes for axis, index in where.items())
+    ]
+    held = index_ranges(mesh, layout, shape)
+    if all(paid[p].shape == tuple(b - a for a, b in held[p]) for p in firsts):
+        out = np.empty(shape, shards[0].dtype)
+        for p in firsts:
+            out[tuple(slice(a, b) for a, b in held[p])] = paid[p]
+        return out
+    split = [dim for dim, order in enumerate(layout.dims) if order]
+    if len(split) != 1:
+        raise ValueError("irregular shards can be laid end to end along one dim only")
+    return np.concatenate([paid[p] for p in firsts], axis=split[0])
+
+
+def cut_shards(mesh: Mesh, layout: Layout, value: Value) -> list[Value]:
+    """The shard of each mesh position; pending reductions must be none.
+
+    Raises:
+        ValueError: the layout owes a reduction, so that shards do not follow from the value.
+    """
+    if layout.partial:
+        raise ValueError("a partial layout does not determine its addends")
+    return [
+        value[tuple(slice(start, stop) for start, stop in held)]
+        for held in index_ranges(mesh, layout, value.shape)
+    ]
+
+
+class UndefinedValue(ValueError):
+    """A step has no value for the values that it is given; ``step`` is its result."""
+
+    def __init__(self, step: str, why: str):
+        super().__init__(why)
+        self.step = step
+
+
+def meaning(step: Step, values: dict[str, Value], framework: str = "") -> Value:
+    """The value of a step's result, given those of the names that it uses.
+
+    ``framework``: the one in which, where the op means something else there.
+
+    Raises:
+        Undefined: an index out of range, say, or a matrix without an inverse.
+    """
+    args = tuple(values[arg] if isinstance(arg, str) else arg for arg in step.args)
+    means = OPS[step.op].meaning
+    if (own := _framework_meaning(step, args, framework)) is not None:
+        means = own.meaning
+    # Infinities and NaN are values like any other.
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        try:
+            return np.asarray(means(*args, **step.params))
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise UndefinedValue(step.result, str(error)) from None
+
+
+def _framework_meaning(step: Step, args: tuple[Any, ...], framework: str) -> FrameworkMeaning | None:
+    """What a step means in a framework, if that is not what its op's row has."""
+    own = OPS[step.op].apart.get(framework)
+    return own if own is not None and own.differs(args, step.params) else None
+
+
+# Judging a case asks for its values several times over, and differences take long.
+_kept: deque[tuple[Question, str, dict[str, Value]]] = deque(maxlen=8)
+
+
+def evaluate(question: Question, framework: str = "") -> dict[str, Value]:
+    """The global value of every input and result; not to be written into.
+
+    ``framework``: by its own meaning of the ops that it defines apart. What that leaves as it is
+    is the very same array.
+
+    Raises:
+        Undefined: a step has no value.
+    """
+    for kept, name, values in _kept:
+        if kept is question and name == framework:
+            return dict(values)
+    base = evaluate(question) if framework else None
+    values = _evaluate(question, framework, base)
+    _kept.append((question, framework, values))
+    return dict(values)
+
+
+def _evaluate(
+    question: Question, framework: str, base: dict[str, Value] | None
+) -> dict[str, Value]:
+    """``base``: the values by the rows' meaning, if another is asked for."""
+    if base is None:
+        with np.errstate(all="ignore"):
+            on = meshes_of_tensors(question)
+            values = {given.name: global_array(given, on[given.name]) for given in question.inputs}
+    else:
+        values = {given.name: base[given.name] for given in question.inputs}
+    for step in question.steps:
+        if base is not None and _is_unchanged(question, step, values, base, framework):
+            values[step.result] = base[step.result]
+        elif step.op == "grad":
+            of, by = map(str, step.args)
+            slope = gradient(_as_function(question, values, of, by), values[by])
+            values[step.result] = slope.astype(values[by].dtype)
+        else:
+            values[step.result] = meaning(step, values, framework)
+    return values
+
+
+def _is_unchanged(
+    question: Question, step: Step, values: dict[str, Value], base: dict[str, Value], framework: str
+) -> bool:
+    """Whether a framework's value of a step is the one that is there, ``base``."""
+    names = [arg for arg in step.args if isinstance(arg, str)]
+    if step.op == "grad":
+        names += [before.result for before in steps_between(question, *names)]
+    args = tuple(values[arg] if isinstance(arg, str) else arg for arg in step.args)
+    same = all(values[name] is base[name] for name in names)
+    return same and _framework_meaning(step, args, framework) is None
+
+
+def _as_function(
+    question: Question, values: dict[str, Value], name: str, by: str
+) -> Callable[[Value], Value]:
+    """The result called ``name`` as a function of one input, all real numbers in float64."""
+    steps = steps_between(question, name, by)
+    fixed: dict[str, Value] = {one: widen(value) for one, value in values.items()}
+
+    def function(moved: Value) -> Value:
+        found = {**fixed, by: moved}
+        for step in steps:
+            found[step.result] = meaning(step, found)
+        return found[name]
+
+    return function
+
+
+def steps_between(question: Question, name: str, by: str) -> list[Step]:
+    """The steps on the way from ``by`` to ``name``, in program order."""
+    after, wanted = {by}, {name}
+    for step in question.steps:
+        if after & set(step.args):
+            after.add(step.result)
+    for step in reversed(question.steps):
+        if step.result in wanted:
+            wanted |= {arg for arg in step.args if isinstance(arg, str)}
+    return [step for step in question.steps if step.result in after & wanted]

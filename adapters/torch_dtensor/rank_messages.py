@@ -1,0 +1,190 @@
+"""What do the worker and its ranks say to one another? Frames of msgpack over socket pairs.
+
+The worker sends a `Task`; each rank answers with one `Report`, or first with a `Raised` and,
+once the worker has said `Go`, with more. Knows no torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import struct
+
+import msgspec
+
+from adapters.answer import Collective
+from cases.arrays import Array
+from cases.model import Foreign, Layout, Mesh, Recipe
+from cases.recipes.recipe_reader import PASSES
+
+HEAD = struct.Struct(">I")
+# What a rank does about a recipe, in this order.
+PHASES = ("plain", "place", *PASSES)
+
+
+class Line(msgspec.Struct, frozen=True, array_like=True):
+    """A named expression. ``name`` is the program's, ``variable`` what lines call it.
+
+    ``after``: of a mesh, the input or result that is there before it; "" for none.
+    """
+
+    name: str
+    variable: str
+    source: str
+    after: str = ""
+
+
+class InputData(msgspec.Struct, frozen=True, array_like=True):
+    """An input's arrays: one for every rank, or one per position of the mesh in ``where``."""
+
+    line: Line
+    where: str
+    arrays: tuple[Array, ...]
+    per_device: bool
+
+
+class TensorOnDerivedMesh(msgspec.Struct, frozen=True, array_like=True):
+    """Where an input or result lies, if on a derived mesh: its variable, and all of its devices."""
+
+    name: str
+    variable: str
+    mesh: Mesh
+
+
+class Task(msgspec.Struct, frozen=True, array_like=True, tag="task"):
+    """A question as the lines that a rank evaluates.
+
+    ``mesh`` is the question's. ``meshes``: variables of meshes over devices; every rank of the
+    world makes every one, in this order. ``derived``: meshes made from them. ``checked``:
+    whether one rank counts collectives by CommDebugMode as well. ``whole``: results that are
+    plain, and the whole value on each rank. ``context``: the region that the steps run in.
+    ``homes``: of what lies on derived meshes. ``recipe``: a training step in place of inputs and
+    steps.
+    """
+
+    mesh: Mesh
+    meshes: tuple[tuple[str, Mesh], ...]
+    derived: tuple[Line, ...]
+    inputs: tuple[InputData, ...]
+    steps: tuple[Line, ...]
+    check: tuple[str, ...]
+    checked: bool
+    whole: tuple[str, ...] = ()
+    context: str = ""
+    homes: tuple[TensorOnDerivedMesh, ...] = ()
+    recipe: Recipe | None = None
+
+    def home(self, name: str) -> TensorOnDerivedMesh | None:
+        """Where an input or result lies, if on a derived mesh."""
+        return next((home for home in self.homes if home.name == name), None)
+
+    def late(self, name: str) -> tuple[Line, ...]:
+        """The meshes that are derived once the input or result ``name`` is there; "" the others."""
+        return tuple(line for line in self.derived if line.after == name)
+
+
+class Continue(msgspec.Struct, frozen=True, array_like=True, tag="go"):
+    """Every rank raised as you did: go on with what comes after."""
+
+
+class SendFullTensors(msgspec.Struct, frozen=True, array_like=True, tag="wanted"):
+    """Send these full tensors whole: ranks differ."""
+
+    names: tuple[str, ...]
+
+
+class Raised(msgspec.Struct, frozen=True, array_like=True, tag="raised"):
+    """What a rank raised, where, and which collectives it had fired by then.
+
+    ``missing``: ``line`` says what this release does not have. ``halfway``: some of them in
+    the very line that raised.
+    """
+
+    error: str
+    line: str
+    place: str
+    missing: bool
+    fired: tuple[Collective, ...]
+    halfway: bool = False
+
+
+class RankObservation(msgspec.Struct, frozen=True, array_like=True):
+    """What one rank saw of one name.
+
+    ``mesh`` is None where it is the question's. ``shard`` is None of what is not on the mesh at
+    all. ``full``: the array on the first position of the mesh, its `digest` elsewhere, None where
+    there is none. ``note``: what torch says beyond a layout.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    layout: Layout | Foreign | None
+    mesh: Mesh | None
+    shard: Array | None
+    offset: tuple[int, ...] | None
+    full: Array | bytes | None
+    collectives: tuple[Collective, ...] | None
+    full_collectives: tuple[Collective, ...] | None
+    note: str = ""
+
+
+class Report(msgspec.Struct, frozen=True, array_like=True, tag="report"):
+    """Everything that one rank saw; empty for a rank outside every mesh.
+
+    ``program``: the collectives of a recipe's passes, None where it did not come to their end.
+    """
+
+    seen: tuple[RankObservation, ...] = ()
+    complaints: tuple[str, ...] = ()
+    program: tuple[Collective, ...] | None = None
+
+
+class FullTensors(msgspec.Struct, frozen=True, array_like=True, tag="fulls"):
+    """The full tensors that were `Wanted`, by name."""
+
+    arrays: dict[str, Array]
+
+
+RankMessage = Raised | Report | FullTensors
+
+_encoder = msgspec.msgpack.Encoder()
+from_worker: msgspec.msgpack.Decoder[Task | Continue | SendFullTensors] = msgspec.msgpack.Decoder(
+    Task | Continue | SendFullTensors
+)
+from_rank: msgspec.msgpack.Decoder[RankMessage] = msgspec.msgpack.Decoder(RankMessage)
+
+
+def encode_frame(message: Task | Continue | SendFullTensors | RankMessage) -> bytes:
+    """A message with its length before it."""
+    body = _encoder.encode(message)
+    return HEAD.pack(len(body)) + body
+
+
+def receive_message(link: socket.socket) -> Task | Continue | SendFullTensors | None:
+    """The next message of the worker, None once it is gone. Waits."""
+    head = link.recv(HEAD.size, socket.MSG_WAITALL)
+    if len(head) < HEAD.size:
+        return None
+    size = HEAD.unpack(head)[0]
+    body = link.recv(size, socket.MSG_WAITALL)
+    return from_worker.decode(body) if len(body) == size else None
+
+
+def digest(array: Array) -> bytes:
+    """The same for two arrays when dtype, shape and bytes are, and for no others."""
+    head = f"{array.dtype}{array.shape}".encode()
+    return hashlib.blake2b(head + array.data, digest_size=16).digest()
+
+
+def progress_points(task: Task) -> tuple[str, ...]:
+    """The names of the places in a task that a rank can be at, in order."""
+    made = [line.name for line in (*(data.line for data in task.inputs), *task.steps)]
+    return (
+        *(name for name, _ in task.meshes),
+        *(line.name for line in task.late("")),
+        *(PHASES if task.recipe is not None else ()),
+        *(one for name in made for one in (name, *(line.name for line in task.late(name)))),
+        *(f"{name}/full" for name in task.check),
+        "",
+    )

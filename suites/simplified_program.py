@@ -1,0 +1,35 @@
+"""Which steps of a program does a compiler have to do? Equal ones once, and unused ones not at all.
+
+Works on the question alone.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cases.model import Question, Step
+
+
+def needed_steps(question: Question) -> tuple[Step, ...]:
+    """The steps that the checked results need, in program order, each of several equal ones once.
+
+    Two steps are equal if they have one op, one set of parameters, one layout asked for, and equal
+    arguments. The later takes the name of the earlier.
+    """
+    renamed: dict[str, str] = {}
+    first: dict[bytes, str] = {}
+    kept: list[Step] = []
+    for step in question.steps:
+        args = tuple(renamed.get(arg, arg) if isinstance(arg, str) else arg for arg in step.args)
+        merged = msgspec.structs.replace(step, args=args)
+        key = msgspec.json.encode((step.op, args, step.params, step.to), order="deterministic")
+        if key in first:
+            renamed[step.result] = first[key]
+        else:
+            first[key] = step.result
+            kept.append(merged)
+    needed = {renamed.get(name, name) for name in question.check}
+    for step in reversed(kept):
+        if step.result in needed:
+            needed |= {arg for arg in step.args if isinstance(arg, str)}
+    return tuple(step for step in kept if step.result in needed)

@@ -1,0 +1,9 @@
+"""Meshes larger than the machine, with the shapes of real models: `cases/catalogue/plans.toml`."""
+
+from cases.model import Case
+from suites.run import Judged, pass_or_fail
+
+
+def test_dry_runs(case: Case, judged: Judged) -> None:
+    """Both frameworks plan what the case says, with no data."""
+    pass_or_fail(case, judged)
