@@ -81,7 +81,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what a record has, if only what is new is wanted."""
-    if left := {*config.stash[run.RUN].recorded(items)}:
+    if left := {*config.stash[run.RUN].already_recorded(items)}:
         config.hook.pytest_deselected(items=[item for item in items if item in left])
         items[:] = [item for item in items if item not in left]
 
@@ -101,7 +101,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Under pytest-xdist, an item's question and that of the next."""
-    item.config.stash[run.RUN].next(item, nextitem)
+    item.config.stash[run.RUN].ask_ahead(item, nextitem)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from pathlib import Path
 _ROOT = Path(__file__).resolve().parent.parent
 
 # Beside the adapter's own module: `worker` imports that by a name it is given.
-_ALWAYS = ("adapters.worker", "adapters.host", "adapters.normal")
+_ALWAYS = ("adapters.worker", "adapters.worker_client", "adapters.scrub")
 
 
 @cache

@@ -11,8 +11,8 @@ from typing import Any
 
 from adapters.answer import Answer, Done, Observed
 from adapters.protocol import Field, Promise
-from adapters.reference.meshes import observe as observe_meshes
 from adapters.reference.evaluate import join_shards
+from adapters.reference.meshes import observe as observe_meshes
 from cases.arrays import Array, pack, unpack
 from cases.model import Foreign, Layout, Mesh, Question
 from cases.ops import OPS
@@ -38,7 +38,9 @@ _LEAVING = ("to_local", "item", "full_tensor")
 _WHOLE = _LEAVING[1:]
 
 
-def required_fields(question: Question, subject: str, promises: Mapping[str, Promise]) -> dict[str, Fields]:
+def required_fields(
+    question: Question, subject: str, promises: Mapping[str, Promise]
+) -> dict[str, Fields]:
     """The fields that an answer shows of each name: every input and result that is checked.
 
     Of a derived mesh m also m/a for each axis a. Under "" what the answer shows of the program.

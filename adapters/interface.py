@@ -26,9 +26,16 @@ from typing import Any, Literal, Protocol, cast
 import msgspec
 from packaging.version import Version
 
-from adapters.inspection import first_line, format_literal, record_deprecation, remove_addresses, format_signature, deprecation_of_call
-from adapters.release_names import Names, NameLocation, find_location, import_path
+from adapters.inspection import (
+    deprecation_of_call,
+    first_line,
+    format_literal,
+    format_signature,
+    record_deprecation,
+    remove_addresses,
+)
 from adapters.registry import FRAMEWORKS
+from adapters.release_names import NameLocation, Names, find_location, import_path
 from cases.errors import Where
 
 # Raised whenever a line changes its meaning; a file of another format is turned away.
@@ -109,7 +116,7 @@ class Module(msgspec.Struct, frozen=True):
 class Source(Protocol):
     """The module ``interface`` in a framework's package.
 
-    ``NAMES``: its table, `adapters.names`. ``ROOTS``: packages; members of a class count that are
+    ``NAMES``: its table, `adapters.release_names`. ``ROOTS``: packages; members of a class count that are
     defined in classes of these. ``CALLS``: path -> a plain call, for the deprecation that it tells.
     ``DEFAULTS`` and ``PRINTED``: in words -> what is looked at. Any of the last three may raise
     ImportError or AttributeError where a release has no such thing. Attributes of what is printed
@@ -181,17 +188,23 @@ def collect(framework: str) -> Interface:
     release = Version(source.start()).public
     names = {name.path: name for name in find_public_names(source.MODULES, source.ROOTS)}
     for name in find_names_in_table(source.NAMES, framework, release):
-        names[name.path] = msgspec.structs.replace(names.get(name.path, name), find_names_in_table=True)
+        names[name.path] = msgspec.structs.replace(names.get(name.path, name), used=True)
     facts: list[Fact] = []
     with source.world():
         for path, call in source.CALLS.items():
             if path in names and (warns := names[path].warns or deprecation_of_call(call)):
                 names[path] = msgspec.structs.replace(names[path], warns=warns)
-        facts += [Default(what, _format_result(got)) for what, got in _evaluate_table(source.DEFAULTS)]
+        facts += [
+            Default(what, _format_result(got)) for what, got in _evaluate_table(source.DEFAULTS)
+        ]
         shown = [*_evaluate_table(source.PRINTED)]
         facts += [Printed(what, *_format_print(got)) for what, got in shown]
         for _, one in shown:
-            names |= {name.path: name for name in _find_instance_attributes(names, one) if name.path not in names}
+            names |= {
+                name.path: name
+                for name in _find_instance_attributes(names, one)
+                if name.path not in names
+            }
     facts += names.values()
     facts.sort(key=lambda fact: (type(fact).__name__, _key(fact)))
     python = ".".join(platform.python_version_tuple()[:2])
@@ -235,7 +248,9 @@ def find_names_in_table(names: Names, framework: str, release: str) -> Iterator[
                     value = import_path(one.path)
                 except (ImportError, AttributeError):
                     if one is due:
-                        raise LookupError(_format_wrong_place(framework, release, wanted, one)) from None
+                        raise LookupError(
+                            _format_wrong_place(framework, release, wanted, one)
+                        ) from None
                     continue
             yield _name(one.path, value, notes.first)
 

@@ -1,7 +1,7 @@
 """How are a framework's answers kept? A text that git can diff, and beside it a file of arrays.
 
 ``torch-2.13.0.jsonl`` is lines of JSON: a header, then one line per question in the order of their
-ids, with answers as `adapters.kept` writes them. ``torch-2.13.0.values.xz`` has the arrays that are
+ids, with answers as `adapters.record_codec` writes them. ``torch-2.13.0.values.xz`` has the arrays that are
 not small, each under the digest that the lines name. Two runs of one release give the same bytes:
 nothing in a record is a date, process, path or stack. Refuses to know what a right answer is.
 
@@ -23,12 +23,12 @@ from typing import Any
 
 import msgspec
 
-from adapters import record_codec, scrub, protocol, array_store
+from adapters import array_store, protocol, record_codec, scrub
 from adapters.answer import Answer, Unsupported
-from adapters.scrub import scrub_answer
-from adapters.protocol import Hello, Promises
-from adapters.compact_notation import parse_mesh, format_mesh, compact
 from adapters.array_store import ArrayStore
+from adapters.compact_notation import compact, format_mesh, parse_mesh
+from adapters.protocol import Hello, Promises
+from adapters.scrub import scrub_answer
 from cases.errors import BadInput, Where
 from cases.model import Mesh, Question
 
@@ -45,7 +45,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     ``python`` is major and minor only and ``platform`` ("linux-x86_64") without its version, as
     more would tell apart runs that agree. ``suite``: the version of this project. ``values``:
     digest of the arrays that belong to the lines. ``unseen`` and ``promises``: as in `Hello`.
-    ``code``: by which code the answers were given, `adapters.code`; "" if nobody said. Lines that
+    ``code``: by which code the answers were given, `adapters.code_digest`; "" if nobody said. Lines that
     were added later leave all but ``count`` and ``values`` as it was.
     """
 
@@ -265,10 +265,10 @@ def _read(path: Path, where: Where) -> bytes:
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise where.bad(f"{error.strerror}", _A_RECORD) from None
+        raise where.error(f"{error.strerror}", _A_RECORD) from None
     if text.startswith(array_store.XZ):
         found = "an xz-compressed file (a record of format 1, or the arrays of one)"
-        raise where.bad(found, f"the text of a record of format {FORMAT}")
+        raise where.error(found, f"the text of a record of format {FORMAT}")
     return text
 
 
@@ -276,7 +276,7 @@ def _head(text: bytes, where: Where) -> Header:
     try:
         found = _format.decode(text).format
         if found != FORMAT:
-            raise where.bad(f"format {found}", f"format {FORMAT}")
+            raise where.error(f"format {found}", f"format {FORMAT}")
         return _header.decode(text)
     except msgspec.DecodeError as error:
         raise BadInput(where.file, "", "line 1", f"no header ({error})", _A_RECORD) from None
@@ -438,7 +438,7 @@ def find_differing_subjects(one: Record, other: Record, id: str) -> tuple[str, .
     """
     if one.line_digest(id) == other.line_digest(id):
         return ()
-    left, right = ({a.subject: a for a in record.kept(id)} for record in (one, other))
+    left, right = ({a.subject: a for a in record.stored_answers(id)} for record in (one, other))
     return tuple(subject for subject in left if left[subject] != right.get(subject))
 
 

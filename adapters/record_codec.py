@@ -26,31 +26,31 @@ from adapters.answer import (
     Refused,
     Unsupported,
 )
+from adapters.array_store import REFERENCE_MARK, ArrayStore, Texts
 from adapters.compact_notation import (
     ABSENT,
-    parse_runs,
+    compact,
+    expand_runs,
+    format_array,
+    format_collective,
+    format_layout,
+    format_mesh,
+    format_offset,
+    format_short_end,
+    format_type,
+    group_runs,
     parse_array,
     parse_collective,
     parse_end,
     parse_layout,
     parse_mesh,
     parse_offset,
+    parse_runs,
     parse_type,
-    group_runs,
-    format_array,
-    format_collective,
-    format_short_end,
-    format_layout,
-    format_mesh,
-    format_offset,
-    format_type,
-    compact,
-    expand_runs,
 )
-from adapters.array_store import REFERENCE_MARK, Texts, ArrayStore
 from cases.arrays import Array, unpack
 from cases.errors import format_value
-from cases.layout import offset, index_ranges, axes_of_layout
+from cases.layout import axes_of_layout, index_ranges, offset
 from cases.model import Foreign, Layout, Mesh
 
 # A list of arrays whose texts are longer than this together is put aside.
@@ -175,7 +175,9 @@ def _encode_answer(answer: Answer, mesh: Mesh, values: ArrayStore) -> _StoredAns
     )
 
 
-def _decode_answer(kept: _StoredAnswer, question: str, subject: str, mesh: Mesh, values: ArrayStore) -> Answer:
+def _decode_answer(
+    kept: _StoredAnswer, question: str, subject: str, mesh: Mesh, values: ArrayStore
+) -> Answer:
     seen = []
     for name, one in kept.seen.items():
         try:
@@ -316,7 +318,9 @@ def _decode_arrays(key: str, texts: Texts, dtype: str, values: ArrayStore) -> li
 
 
 def _encode_shards(shards: tuple[Array | None, ...], dtype: str, values: ArrayStore) -> str | Texts:
-    texts = group_runs(ABSENT if array is None else _encode_array(array, dtype, values) for array in shards)
+    texts = group_runs(
+        ABSENT if array is None else _encode_array(array, dtype, values) for array in shards
+    )
     return values.put_list(texts) if sum(map(len, texts)) > _LONGEST else texts
 
 
@@ -332,7 +336,11 @@ def _expected_offsets(
     layout: Layout | Foreign | None, mesh: Mesh, shape: tuple[int, ...], local: object
 ) -> Offsets | None:
     """The offsets that follow from a layout by the chunk rule; none of what has no data."""
-    return _offsets_of_layout(layout, mesh, shape) if local is None and isinstance(layout, Layout) else None
+    return (
+        _offsets_of_layout(layout, mesh, shape)
+        if local is None and isinstance(layout, Layout)
+        else None
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -21,9 +21,9 @@ import msgspec
 
 from adapters import protocol
 from adapters.answer import Answer, Crashed, Hung, format_end
-from adapters.worker_process import BadFrame, WorkerProcess
 from adapters.protocol import Ask, Hello
 from adapters.stacks import remove_own_frames
+from adapters.worker_process import BadFrame, WorkerProcess
 from cases.model import Question
 
 # Seconds given to an adapter beyond the question's own, to stop itself and say why.
@@ -372,7 +372,9 @@ class _Engine:
         """End the process; ``end`` is the answer that was due, the rest is asked again."""
         self._deaths += isinstance(end, Crashed)
         if self._deaths == MAX_DEATHS:
-            raise self._error(f"{MAX_DEATHS} deaths in a row, the last: {format_end(end)}", "an answer")
+            raise self._error(
+                f"{MAX_DEATHS} deaths in a row, the last: {format_end(end)}", "an answer"
+            )
         self._end()
         if self._sent:
             task = self._queue[0]

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from adapters.jax_xla import arrays, compat, lines, ops, shard_map
+from adapters.jax_xla import arrays, compat, run_lines, shard_map, source_lines
 from adapters.reference.cheapest_plan import cheapest_plan
 from adapters.reference.implied_plan import implied_plan
 from benchmarks.bare import Job
@@ -43,7 +43,7 @@ def compiled(jobs: Sequence[Job]) -> Callable[[int, int], None]:
 
 
 def _calls(question: Question, subject: str) -> list[Call]:
-    kind: lines.Kind = "Explicit" if subject == "jax/explicit" else "Auto"
+    kind: source_lines.Kind = "Explicit" if subject == "jax/explicit" else "Auto"
     on = meshes_of_tensors(question)
     calls = [_put(given, on[given.name], kind) for given in question.inputs]
     steps = {"jax/jit": _jit, "jax/explicit": _explicit}.get(subject, _plans)
@@ -53,7 +53,7 @@ def _calls(question: Question, subject: str) -> list[Call]:
     return [*calls, *(_read(name, whole) for name in question.check)]
 
 
-def _put(given: Input, mesh: Mesh, kind: lines.Kind) -> Call:
+def _put(given: Input, mesh: Mesh, kind: source_lines.Kind) -> Call:
     def put(values: Values) -> None:
         # Beside JAX's calls this views bytes as an array and names a spec: some 0.03 ms.
         there = arrays.jax_mesh(mesh, kind)
@@ -73,26 +73,28 @@ def _program(function: Callable[..., Any], names: Sequence[str], results: Sequen
 
 
 def _jit(question: Question, subject: str, on: dict[str, Mesh]) -> list[Call]:
-    called = lines.mesh_variables(question)
+    called = source_lines.mesh_variables(question)
     there = {name: arrays.jax_mesh(mesh, "Auto") for mesh, name in called.items()}
-    source = [line for given in question.inputs for line in lines.reduce_lines(given)]
+    source = [line for given in question.inputs for line in source_lines.reduce_lines(given)]
     for step in question.steps:
-        source += lines.step_lines(question, step, "jit", compat.RELEASE)
+        source += source_lines.step_lines(question, step, "jit", compat.RELEASE)
     names = [given.name for given in question.inputs]
     results = [step.result for step in question.steps if step.result in question.check]
-    return [_program(ops.function(names, source, results, there), names, results)]
+    return [_program(run_lines.function(names, source, results, there), names, results)]
 
 
 def _explicit(question: Question, subject: str, on: dict[str, Mesh]) -> list[Call]:
-    called = lines.mesh_variables(question)
+    called = source_lines.mesh_variables(question)
     there = {name: arrays.jax_mesh(mesh, "Explicit") for mesh, name in called.items()}
 
     def one(step: Step) -> Call:
         names, source = (
-            lines.used(question, step),
-            lines.step_lines(question, step, "explicit", compat.RELEASE),
+            source_lines.names_used(question, step),
+            source_lines.step_lines(question, step, "explicit", compat.RELEASE),
         )
-        run = _program(ops.function(names, source, [step.result], there), names, [step.result])
+        run = _program(
+            run_lines.function(names, source, [step.result], there), names, [step.result]
+        )
 
         def call(values: Values) -> None:
             with jax.set_mesh(there[called[on[step.result]]]):

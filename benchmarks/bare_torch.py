@@ -28,8 +28,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, debug
 from torch.multiprocessing.spawn import spawn
 
-from adapters.torch_dtensor.ops import IMPORTS, mesh_source, variable
-from adapters.torch_dtensor.script import ranks, task
+from adapters.torch_dtensor.source_lines import IMPORTS, mesh_source, variable_name
+from adapters.torch_dtensor.task_lines import count_ranks, make_task
 from adapters.torch_dtensor.tensors import to_tensor
 from benchmarks.bare import Job
 from cases.model import Mesh, Question
@@ -75,7 +75,7 @@ def forked(jobs: Sequence[Job]) -> Run:
 def spawned(jobs: Sequence[Job]) -> Run:
     """Runs each job in a spawn of new ranks, as the frameworks' own tests do."""
     texts = [msgspec.json.encode(job.question) for job in jobs]
-    sizes = [ranks(task(job.question)) for job in jobs]
+    sizes = [count_ranks(make_task(job.question)) for job in jobs]
 
     def run(first: int, last: int) -> None:
         for text, size in zip(texts[first:last], sizes[first:last]):
@@ -86,7 +86,7 @@ def spawned(jobs: Sequence[Job]) -> Run:
 
 
 def _program(question: Question) -> Program:
-    lines = task(question)
+    lines = make_task(question)
     if lines.derived or question.fresh:
         raise ValueError(f"{question.id}: wants a world of its own, which is not measured")
     text = [
@@ -99,8 +99,8 @@ def _program(question: Question) -> Program:
         for data in lines.inputs
     )
     code = compile("\n".join(text), question.id, "exec")
-    check = tuple(map(variable, lines.check))
-    return Program(ranks(lines), lines.meshes, inputs, code, check)
+    check = tuple(map(variable_name, lines.check))
+    return Program(count_ranks(lines), lines.meshes, inputs, code, check)
 
 
 def _fork(size: int, programs: list[Program], worlds: dict[int, list[socket.socket]]) -> None:

@@ -25,8 +25,8 @@ import msgspec
 
 from adapters import record
 from adapters.answer import Done
-from adapters.worker_client import STARTUP_SECONDS, WorkerClient
 from adapters.registry import FRAMEWORKS
+from adapters.worker_client import STARTUP_SECONDS, WorkerClient
 from benchmarks.bare import Job
 from cases.catalogue import catalogue, family
 from cases.model import Question
@@ -106,7 +106,9 @@ class BareProcess:
         self._jobs.close()
 
 
-def start_worker(framework: str, subjects: Sequence[str], questions: Sequence[Question]) -> WorkerClient:
+def start_worker(
+    framework: str, subjects: Sequence[str], questions: Sequence[Question]
+) -> WorkerClient:
     """The framework in its own process, as a run has it, ready to be asked."""
     module = FRAMEWORKS[framework].module
     made = WorkerClient(framework, module, subjects, devices=most_devices(questions))
@@ -209,7 +211,9 @@ def ops(count: int = 96) -> Iterator[Measurement]:
     """Ops on sharded operands, forward and with a gradient, on each side and route."""
     for name in ("operators", "gradients"):
         questions = [case.question for case in family(name) if case.question.mesh.size == 4]
-        jobs = [job for job in find_answered_jobs("torch", questions) if _can_run_bare(job.question)]
+        jobs = [
+            job for job in find_answered_jobs("torch", questions) if _can_run_bare(job.question)
+        ]
         some = spread(jobs, 4 * count)
         yield against_bare(f"torch, {len(some)} {name}", "torch", "torch", some, count, rounds=2)
         done = find_answered_jobs("jax", questions)
@@ -337,7 +341,15 @@ def first() -> Iterator[Measurement]:
     )
 
 
-PARTS: tuple[Callable[[], Iterator[Measurement]], ...] = (torch, jax, ops, spawn, whole, collect, first)
+PARTS: tuple[Callable[[], Iterator[Measurement]], ...] = (
+    torch,
+    jax,
+    ops,
+    spawn,
+    whole,
+    collect,
+    first,
+)
 
 
 def main(names: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from cases import typed_fields
 from cases.arrays import Array, numpy_dtype, pack
 from cases.errors import Where, format_value
-from cases.layout import coordinates, reduction_order, index_ranges
+from cases.layout import coordinates, index_ranges, reduction_order
 from cases.model import Layout, Mesh
 
 Value = NDArray[Any]
@@ -44,7 +44,7 @@ def parse_array(value: Any, dtype: str, shape: tuple[int, ...], where: Where) ->
     if isinstance(value, dict):
         parts = typed_fields.table(value, where, ("real", "imag"))
         if numpy_dtype(dtype).kind != "c":
-            raise where.bad("real and imag", f"real numbers, for {dtype}")
+            raise where.error("real and imag", f"real numbers, for {dtype}")
         half = "float32" if dtype == "complex64" else "float64"
         made = np.empty(shape, numpy_dtype(dtype))
         made.real = _one_part(parts, "real", half, shape, where)
@@ -60,7 +60,7 @@ def _one_part(
     parts: dict[str, Any], name: str, dtype: str, shape: tuple[int, ...], where: Where
 ) -> Value:
     if name not in parts:
-        raise where.bad(f"no {name}", "both real and imag")
+        raise where.error(f"no {name}", "both real and imag")
     return parse_array(parts[name], dtype, shape, where.at(name))
 
 
@@ -77,7 +77,7 @@ def parse_shard(value: Any, dtype: str, whole: tuple[int, ...], where: Where) ->
             break
         inner = inner[0]
     if len(shape) < len(whole) and 0 not in shape:
-        raise where.bad(f"a {len(shape)}-d array", f"a {len(whole)}-d one")
+        raise where.error(f"a {len(shape)}-d array", f"a {len(whole)}-d one")
     return parse_array(value, dtype, shape, where).reshape(shape + whole[len(shape) :])
 
 
@@ -97,9 +97,9 @@ def _flatten(value: Any, shape: tuple[int, ...], into: list[Any], where: Where) 
         into.append(value)
         return
     if not isinstance(value, list):
-        raise where.bad(format_value(value), f"a list of {shape[0]}, for shape {list(shape)}")
+        raise where.error(format_value(value), f"a list of {shape[0]}, for shape {list(shape)}")
     if len(value) != shape[0]:
-        raise where.bad(f"a list of {len(value)}", f"a list of {shape[0]}")
+        raise where.error(f"a list of {len(value)}", f"a list of {shape[0]}")
     if len(shape) == 1:
         into += value
         return
@@ -113,13 +113,13 @@ def _exact(flat: list[Any], dtype: str, shape: tuple[int, ...], where: Where) ->
     if not set(map(type, flat)) <= set(kinds):
         place = next(i for i, one in enumerate(flat) if type(one) not in kinds)
         wanted = "true, false, 0 or 1" if dtype == "bool" else "a number"
-        raise _element(where, shape, place).bad(format_value(flat[place]), wanted)
+        raise _element(where, shape, place).error(format_value(flat[place]), wanted)
     if target.kind in "biu":
         low, high = (0, 1) if dtype == "bool" else (np.iinfo(target).min, np.iinfo(target).max)
         for place, one in enumerate(flat):
             if not low <= one <= high or one != int(one):
                 what = f"a whole number from {low} to {high}, for {dtype}"
-                raise _element(where, shape, place).bad(format_value(one), what)
+                raise _element(where, shape, place).error(format_value(one), what)
         return np.array([int(one) for one in flat], np.int64).astype(target)
     wide = np.array([_as_float(one) for one in flat], np.float64)
     with np.errstate(all="ignore"):
@@ -131,7 +131,9 @@ def _exact(flat: list[Any], dtype: str, shape: tuple[int, ...], where: Where) ->
             continue
         whole = isinstance(one, int) or (abs(one) < _WHOLE and one.is_integer())
         if math.isinf(got) or (whole and int(got) != one):
-            raise _element(where, shape, place).bad(format_value(one), f"a number that {dtype} has")
+            raise _element(where, shape, place).error(
+                format_value(one), f"a number that {dtype} has"
+            )
     return made
 
 
@@ -158,7 +160,7 @@ def make_arange(dtype: str, shape: tuple[int, ...], where: Where) -> Value:
     else:
         most = 2 if dtype == "bool" else int(np.iinfo(target).max) + 1
     if count > most:
-        raise where.bad(f"arange over {count:,} elements", f"at most {most:,}, for {dtype}")
+        raise where.error(f"arange over {count:,} elements", f"at most {most:,}, for {dtype}")
     return np.arange(count).astype(target).reshape(shape)
 
 
@@ -173,7 +175,7 @@ def split_into_addends(value: Value, mesh: Mesh, layout: Layout, where: Where) -
         BadInput: bool, which has no distinct addends, or addends that would not reduce exactly.
     """
     if value.dtype.kind == "b":
-        raise where.bad("a partial input of bool", "per_device addends")
+        raise where.error("a partial input of bool", "per_device addends")
     # The reduction due last is undone first: what it reduces is what the others leave.
     parts: dict[tuple[tuple[str, int], ...], Value] = {(): value}
     for group in reversed(reduction_order(layout.partial)):
@@ -236,7 +238,7 @@ def _check_exact(value: Value, op: str, count: int, where: Where) -> None:
         return
     # No partial sum, in any order, is further from zero than this.
     times, plus = (1, count * (count - 1) // 2) if op == "sum" else (count, count * count)
-    error = where.bad(f"a value whose addends would not {op} exactly", "per_device addends")
+    error = where.error(f"a value whose addends would not {op} exactly", "per_device addends")
     if value.dtype.kind == "i":
         most = max(abs(int(value.min())), abs(int(value.max())))
         if most * times + plus > np.iinfo(value.dtype).max:

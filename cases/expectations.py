@@ -10,13 +10,13 @@ from collections.abc import Collection
 from typing import Any
 
 from cases import typed_fields
+from cases.array_literals import parse_array
 from cases.arrays import Array, pack
 from cases.errors import Where, format_value
-from cases.mesh_derivation import DerivedMesh
 from cases.inputs import DeclaredTensor, read_layout, read_locals
+from cases.mesh_derivation import DerivedMesh
 from cases.meshes import listing_order
 from cases.model import Expectation, Layout, Mesh, Tolerance
-from cases.array_literals import parse_array
 
 KEYS = (
     "right", "shards", "offsets", "meshes", "refused", "layouts", "counts", "sufficient",
@@ -93,7 +93,9 @@ def _named(
     found = []
     for name, value in typed_fields.table(raw.get(key, {}), where.at(key)).items():
         if name not in tensors:
-            raise where.at(key).bad(f"name {format_value(name)}", "an input or a result: " + _all(tensors))
+            raise where.at(key).error(
+                f"name {format_value(name)}", "an input or a result: " + _all(tensors)
+            )
         found.append((name, value, tensors[name], where.at(key, name)))
     return found
 
@@ -105,7 +107,7 @@ def _all(names: Collection[str]) -> str:
 def _per_device(value: Any, count: int, where: Where) -> list[Any]:
     listed = typed_fields.items(value, where, "a list with one for each device")
     if len(listed) != count:
-        raise where.bad(f"{len(listed)} of them", f"{count}, one for each device")
+        raise where.error(f"{len(listed)} of them", f"{count}, one for each device")
     return listed
 
 
@@ -121,7 +123,7 @@ def _meshes(
     for name, value in typed_fields.table(raw.get("meshes", {}), where.at("meshes")).items():
         if name not in views:
             wanted = "the result of a mesh step: " + _all(views)
-            raise where.at("meshes").bad(f"name {format_value(name)}", wanted)
+            raise where.at("meshes").error(f"name {format_value(name)}", wanted)
         place, shape = where.at("meshes", name), views[name].mesh.shape
         listed = _per_device(value, mesh.size, place)
         seen = [pack(parse_array(one, "int64", shape, place.at(i))) for i, one in enumerate(listed)]
@@ -134,7 +136,7 @@ def _counts(raw: dict[str, Any], known: Collection[str], where: Where) -> dict[s
     for name, value in typed_fields.table(raw.get("counts", {}), where.at("counts")).items():
         if name.removesuffix("/full") not in known:
             wanted = "a step y, or y/full: " + _all(known)
-            raise where.at("counts").bad(f"name {format_value(name)}", wanted)
+            raise where.at("counts").error(f"name {format_value(name)}", wanted)
         found[name] = _by_kind(value, where.at("counts", name))
     return found
 
@@ -159,7 +161,7 @@ def _tolerance(raw: dict[str, Any], where: Where) -> Tolerance | None:
         return Tolerance(both, both, "stated by the case")
     table = typed_fields.table(value, place, ("rtol", "atol", "why"))
     if not table.keys() & {"rtol", "atol"}:
-        raise place.bad("neither rtol nor atol", "at least one of them")
+        raise place.error("neither rtol nor atol", "at least one of them")
     return Tolerance(
         _slack(table.get("rtol", 0), place.at("rtol")),
         _slack(table.get("atol", 0), place.at("atol")),
@@ -170,5 +172,5 @@ def _tolerance(raw: dict[str, Any], where: Where) -> Tolerance | None:
 def _slack(value: Any, where: Where) -> float:
     wanted = "a finite number of at least 0"
     if typed_fields.number(value, where, wanted) < 0:
-        raise where.bad(format_value(value), wanted)
+        raise where.error(format_value(value), wanted)
     return float(value)

@@ -10,8 +10,8 @@ from typing import Literal
 
 import msgspec
 
+from cases.layout import axis_groups, canonical, is_even
 from cases.mesh_derivation import meshes_of_tensors
-from cases.layout import axis_groups, is_even, canonical
 from cases.model import Case, Layout, Mesh, Step
 from cases.ops import OPS
 from cases.program import infer_types

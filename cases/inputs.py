@@ -10,15 +10,21 @@ from typing import Any
 import msgspec
 
 from cases import typed_fields
+from cases.array_literals import (
+    make_arange,
+    parse_array,
+    parse_shard,
+    parse_sized,
+    split_into_addends,
+)
 from cases.arrays import DTYPES, Array, numpy_dtype, pack
 from cases.errors import Where, format_count, format_value
+from cases.layout import index_ranges, local_shape
 from cases.mesh_derivation import DerivedMesh
-from cases.layout import local_shape, index_ranges
 from cases.meshes import with_devices
 from cases.model import Input, Layout, Mesh
 from cases.notation import NotationError, from_mapping, from_placements, from_spec
 from cases.program import TensorType, check_size
-from cases.array_literals import split_into_addends, make_arange, parse_array, parse_shard, parse_sized
 
 KEYS = (
     "shape", "dtype", "placements", "spec", "values", "per_device",
@@ -75,14 +81,14 @@ def read_layout(value: Any, mesh: Mesh, ndim: int, where: Where) -> Layout:
             where = where.at(
                 error.axis if isinstance(value, dict) else mesh.layout_axes.index(error.axis)
             )
-        raise where.bad(error.found, error.wanted) from None
-    raise where.bad(format_value(value), "placements or a PartitionSpec")
+        raise where.error(error.found, error.wanted) from None
+    raise where.error(format_value(value), "placements or a PartitionSpec")
 
 
 def _short(value: Any, where: Where) -> str:
     text = typed_fields.text(value, where, "a placement such as S(0), R or P(sum)")
     if len(text) > MAX_NOTATION:
-        raise where.bad(f"{len(text):,} characters", f"a layout of at most {MAX_NOTATION}")
+        raise where.error(f"{len(text):,} characters", f"a layout of at most {MAX_NOTATION}")
     return text
 
 
@@ -103,19 +109,21 @@ def read_input(
     # The declared shape is the one a framework is told.
     key = "declared_shape" if "declared_shape" in table else "shape"
     if key not in table:
-        raise where.bad("no shape", "shape, a list of sizes")
+        raise where.error("no shape", "shape, a list of sizes")
     shape = typed_fields.shape(table[key], where.at(key))
     typed_fields.shape(table.get("shape", []), where.at("shape"))
-    dtype = typed_fields.one_of(table.get("dtype", "float32"), where.at("dtype"), "a known dtype", DTYPES)
+    dtype = typed_fields.one_of(
+        table.get("dtype", "float32"), where.at("dtype"), "a known dtype", DTYPES
+    )
     check_size(TensorType(shape, dtype), mode, where.at(key))
     own, on = _read_mesh(table, mesh, views, mode, where)
     written = "spec" if "spec" in table else "placements"
     if written not in table:
-        raise where.bad("no layout", "placements or spec")
+        raise where.error("no layout", "placements or spec")
     if written == "spec":
         typed_fields.text(table["spec"], where.at("spec"), "a PartitionSpec")
     elif isinstance(table["placements"], str):
-        raise where.at("placements").bad(
+        raise where.at("placements").error(
             format_value(table["placements"]), "a list or table of placements"
         )
     layout = read_layout(table[written], on, len(shape), where.at(written))
@@ -125,7 +133,7 @@ def read_input(
     if "irregular" in table:
         irregular = typed_fields.flag(table["irregular"], where.at("irregular"))
     if irregular and "per_device" not in table:
-        raise where.bad("irregular shards without per_device", "per_device, a shard each")
+        raise where.error("irregular shards without per_device", "per_device, a shard each")
     tensor = DeclaredTensor(TensorType(shape, dtype), on, layout, irregular)
     # What is given for each device is listed as the case's mesh has them, or the input's own.
     listed = (own or mesh).devices
@@ -138,9 +146,9 @@ def read_input(
 def _check_reduction(op: str, dtype: str, where: Where) -> None:
     kind = numpy_dtype(dtype).kind
     if op == "avg" and kind in "biu":
-        raise where.bad(f"a pending avg of {dtype}", "a dtype that has averages")
+        raise where.error(f"a pending avg of {dtype}", "a dtype that has averages")
     if op in ("max", "min") and kind == "c":
-        raise where.bad(f"a pending {op} of {dtype}", "a dtype with an order")
+        raise where.error(f"a pending {op} of {dtype}", "a dtype with an order")
 
 
 def _read_mesh(
@@ -163,7 +171,7 @@ def find_view(name: Any, mesh: Mesh, views: dict[str, DerivedMesh], where: Where
     view = typed_fields.text(name, where, "the name of a mesh step")
     if view not in views:
         wanted = "the result of a mesh step: " + (", ".join(views) or "there is none")
-        raise where.bad(format_value(view), wanted)
+        raise where.error(format_value(view), wanted)
     return views[view].whole(mesh)
 
 
@@ -173,7 +181,7 @@ def _read_values(
     if mode == "plan":
         for key in ("values", "per_device"):
             if key in table:
-                raise where.bad(f"{key} in mode plan", "none: a plan has no data")
+                raise where.error(f"{key} in mode plan", "none: a plan has no data")
         return None, None
     shape, dtype = tensor.typed.shape, tensor.typed.dtype
     if "per_device" in table:
@@ -181,7 +189,7 @@ def _read_values(
     given, place = table.get("values", "arange"), where.at("values")
     if isinstance(given, str):
         if given != "arange":
-            raise place.bad(format_value(given), "'arange', a number or nested lists")
+            raise place.error(format_value(given), "'arange', a number or nested lists")
         value = make_arange(dtype, shape, place)
     elif isinstance(given, list | dict):
         value = parse_array(given, dtype, shape, place)
@@ -203,7 +211,9 @@ def read_locals(
     """
     listed = typed_fields.items(raw, where, "a list with an array for each device")
     if len(listed) != len(devices):
-        raise where.bad(format_count(len(listed), "array"), f"{len(devices)}, one for each device")
+        raise where.error(
+            format_count(len(listed), "array"), f"{len(devices)}, one for each device"
+        )
     shapes = tensor.local_shapes()
     dtype = tensor.typed.dtype
     made: dict[int, Array] = {}

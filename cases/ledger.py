@@ -141,7 +141,9 @@ def _file(path: Path, subjects: Collection[str]) -> list[Cause]:
     tables = typed_fields.table(typed_fields.read_toml(path, "cause"), where, kinds)
     causes = []
     for kind in kinds:
-        listed = typed_fields.items(tables.get(kind, []), where.at(kind), f"tables, each [[{kind}]]")
+        listed = typed_fields.items(
+            tables.get(kind, []), where.at(kind), f"tables, each [[{kind}]]"
+        )
         for number, one in enumerate(listed):
             causes.append(_cause(one, where.at(kind, number), kind == "documented", subjects))
     return causes
@@ -164,11 +166,11 @@ def check_unique(causes: Iterable[Cause]) -> None:
 def _cause(raw: Any, place: Where, documented: bool, subjects: Collection[str]) -> Cause:
     table = typed_fields.table(raw, place)
     if "id" not in table:
-        raise place.bad("no id", "id, a string")
+        raise place.error("no id", "id, a string")
     wanted = "1 to 120 of a-z 0-9 . _ -"
     id = typed_fields.text(table["id"], place.at("id"), wanted)
     if not _ID.fullmatch(id):
-        raise place.at("id").bad(format_value(id), wanted)
+        raise place.at("id").error(format_value(id), wanted)
     where = Where(place.file, id, noun="cause")
     typed_fields.table(table, where, KEYS)
     for key in _DUE:
@@ -203,30 +205,32 @@ def _message(table: dict[str, Any], observed: tuple[str, ...], where: Where) -> 
     """The type of an exception says too little, so a refusal needs a pattern of its message."""
     if "message" not in table:
         if "refused" in observed:
-            raise where.bad("no message", "message, a pattern of what the framework says")
+            raise where.error("no message", "message, a pattern of what the framework says")
         return ""
     place = where.at("message")
     text = typed_fields.text(table["message"], place)
     if not {"refused", "hung", "crashed", "dry run differs"} & {*observed}:
         wanted = "none: only a refusal, a hang, a crash or a dry run that differs has a message"
-        raise place.bad(format_value(text), wanted)
+        raise place.error(format_value(text), wanted)
     try:
         empty = re.compile(text).search("") is not None
     except re.error as error:
-        raise place.bad(f"{format_value(text)} ({error})", "a regular expression") from None
+        raise place.error(f"{format_value(text)} ({error})", "a regular expression") from None
     if empty:
-        raise place.bad(f"{format_value(text)}, which fits every message", "one that tells messages apart")
+        raise place.error(
+            f"{format_value(text)}, which fits every message", "one that tells messages apart"
+        )
     return text
 
 
 def _relation(table: dict[str, Any], observed: tuple[str, ...], where: Where) -> tuple[str, ...]:
     if "relation" not in table:
         if "wrong value" in observed:
-            raise where.bad("no relation", f"relation, one or more of {', '.join(RELATIONS)}")
+            raise where.error("no relation", f"relation, one or more of {', '.join(RELATIONS)}")
         return ()
     place = where.at("relation")
     if "wrong value" not in observed:
-        raise place.bad("a relation", "none: only a wrong value has one to the right value")
+        raise place.error("a relation", "none: only a wrong value has one to the right value")
     return _known(table["relation"], place, "a known relation", RELATIONS)
 
 
@@ -234,18 +238,18 @@ def _source(table: dict[str, Any], documented: bool, where: Where) -> tuple[str,
     """The link, and the day on which none was found: one of the two."""
     link = typed_fields.text(table.get("link", ""), where.at("link"))
     if "link" in table and not _LINK.fullmatch(link):
-        raise where.at("link").bad(format_value(link), "a link with http:// or https://")
+        raise where.at("link").error(format_value(link), "a link with http:// or https://")
     looked = typed_fields.text(table.get("unreported", ""), where.at("unreported"))
     if "unreported" in table:
         try:
             date.fromisoformat(looked)
         except ValueError:
             wanted = "the day of the search, such as 2026-11-30"
-            raise where.at("unreported").bad(format_value(looked), wanted) from None
+            raise where.at("unreported").error(format_value(looked), wanted) from None
     if link and looked:
-        raise where.bad("link and unreported", "one of the two")
+        raise where.error("link and unreported", "one of the two")
     if documented and not link:
-        raise where.bad("no link", "link, to what documents it")
+        raise where.error("no link", "link, to what documents it")
     return link, looked
 
 
@@ -262,7 +266,9 @@ PLANS = (
 def _named(raw: Any, where: Where) -> CasePattern:
     table = typed_fields.table(raw, where, CasePattern.__struct_fields__)
     if not table:
-        raise where.bad("an empty table", f"at least one of {', '.join(CasePattern.__struct_fields__)}")
+        raise where.error(
+            "an empty table", f"at least one of {', '.join(CasePattern.__struct_fields__)}"
+        )
     given: dict[str, Any] = {}
     for key, value in table.items():
         place = where.at(key)
@@ -288,9 +294,13 @@ _CLOSED: dict[str, tuple[str, Collection[str]]] = {
 
 
 def _some(value: Any, where: Where) -> tuple[str, ...]:
-    texts = (value,) if isinstance(value, str) else typed_fields.texts(value, where, "a string or strings")
+    texts = (
+        (value,)
+        if isinstance(value, str)
+        else typed_fields.texts(value, where, "a string or strings")
+    )
     if not texts:
-        raise where.bad("an empty list", "at least one string")
+        raise where.error("an empty list", "at least one string")
     return texts
 
 

@@ -13,17 +13,17 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from cases import expectations, typed_fields, meshes, program
+from cases import expectations, meshes, program, typed_fields
 from cases.errors import Where, format_value
+from cases.inputs import DeclaredTensor, find_view, read_input, read_layout
 from cases.mesh_derivation import DerivedMesh
-from cases.inputs import DeclaredTensor, read_input, read_layout, find_view
 from cases.meshes import MeshStepResults
 from cases.model import Case, Input, Layout, Mesh, MeshStep, Question, Step, slug
 from cases.ops import OPS
 from cases.program import TensorType, WrittenStep
 from cases.recipes import RECIPES
-from cases.recipes.recipe_reader import PASSES, read_recipe
 from cases.recipes.layouts import observed_names, unsharded_names
+from cases.recipes.recipe_reader import PASSES, read_recipe
 
 KEYS = (
     "id", "source", "date", "kind", "notes", "tags", "insensitive",
@@ -86,10 +86,14 @@ def _load_file(path: Path) -> list[Case]:
         listed = [_without(one, "seen") for one in listed]
     elif path.suffix == ".toml":
         tables = typed_fields.table(typed_fields.read_toml(path), where, ("case",))
-        listed = typed_fields.items(tables.get("case", []), where.at("case"), "tables, each [[case]]")
+        listed = typed_fields.items(
+            tables.get("case", []), where.at("case"), "tables, each [[case]]"
+        )
         places = [where.at("case", i) for i in range(len(listed))]
     else:
-        raise where.error(f"suffix {format_value(path.suffix)}", ".toml or .json, or a folder of them")
+        raise where.error(
+            f"suffix {format_value(path.suffix)}", ".toml or .json, or a folder of them"
+        )
     if not listed:
         raise where.error("no cases", "at least one")
     return [read_case(one, str(path), place) for one, place in zip(listed, places, strict=True)]
@@ -107,11 +111,11 @@ def read_case(raw: Any, file: str, place: Where) -> Case:
     """
     table = typed_fields.table(raw, place)
     if "id" not in table:
-        raise place.bad("no id", "id, a string")
+        raise place.error("no id", "id, a string")
     wanted = "1 to 120 of A-Z a-z 0-9 . _ / -"
     case_id = typed_fields.text(table["id"], place.at("id"), wanted)
     if not _ID.fullmatch(case_id):
-        raise place.at("id").bad(format_value(case_id), wanted)
+        raise place.at("id").error(format_value(case_id), wanted)
     where = Where(file, case_id)
     typed_fields.table(table, where, KEYS)
     said = {
@@ -144,10 +148,16 @@ def read_case(raw: Any, file: str, place: Where) -> Case:
     checked = _check(table, written, inputs, told_of, tensors, where)
     if recipe is not None:
         row = RECIPES[recipe.name]
-        checked = observed_names(row) if mode == "plan" else (*observed_names(row), *unsharded_names(row))
+        checked = (
+            observed_names(row) if mode == "plan" else (*observed_names(row), *unsharded_names(row))
+        )
     # What is said to be right is looked at, whether or not it is listed.
     known = (*tensors, *views) if recipe is None else ()
-    checked += tuple(name for name in known if name in expectations.names_in_expectation(expectation) - {*checked})
+    checked += tuple(
+        name
+        for name in known
+        if name in expectations.names_in_expectation(expectation) - {*checked}
+    )
     question = Question(
         id=case_id,
         mesh=mesh,
@@ -189,7 +199,9 @@ def _derived(table: dict[str, Any], mesh: Mesh, where: Where) -> MeshStepResults
     if "refused" in table:
         for other in ("inputs", "program", "recipe"):
             typed_fields.exclusive(table, "refused", other, where)
-    refused = typed_fields.text(table.get("refused", ""), where.at("refused"), "the name of a mesh step")
+    refused = typed_fields.text(
+        table.get("refused", ""), where.at("refused"), "the name of a mesh step"
+    )
     return meshes.read_steps(table.get("mesh_steps", []), mesh, where.at("mesh_steps"), refused)
 
 
@@ -227,7 +239,7 @@ def _steps(
     inputs = tuple(tensors)
     for i, one in enumerate(written):
         if one.result in tensors or one.result in views:
-            raise one.where.bad(f"{one.result!r} again", "a result with a name of its own")
+            raise one.where.error(f"{one.result!r} again", "a result with a name of its own")
         known = {name: tensor.typed for name, tensor in tensors.items()}
         row = program.check_step(one, known, set(results[i:]))
         if one.op == "grad":
@@ -249,14 +261,16 @@ def _check_distinct(step: WrittenStep, mesh: Mesh) -> None:
     """Axes along which seeds are to differ are axes of the mesh."""
     for axis in step.params.get("distinct", ()):
         if axis not in mesh.names:
-            raise step.where.bad(f"distinct axis {axis!r}", "one of " + ", ".join(mesh.names))
+            raise step.where.error(f"distinct axis {axis!r}", "one of " + ", ".join(mesh.names))
 
 
 def _check_grad(step: WrittenStep, before: list[Step], inputs: tuple[str, ...]) -> None:
     """A gradient is that of something that was made, with respect to an input that it is of."""
     of, by = step.args
     if by not in inputs:
-        raise step.where.bad(f"the gradient by {format_value(by)}", f"an input: {', '.join(inputs)}")
+        raise step.where.error(
+            f"the gradient by {format_value(by)}", f"an input: {', '.join(inputs)}"
+        )
     made_of = {one.result: one.args for one in before}
     reached, waiting = set[object](), [of]
     while waiting:
@@ -264,16 +278,20 @@ def _check_grad(step: WrittenStep, before: list[Step], inputs: tuple[str, ...]) 
         reached.add(this)
         waiting += made_of.get(str(this), ())
     if of not in made_of or by not in reached:
-        raise step.where.bad(f"the gradient of {format_value(of)} by {format_value(by)}", f"a result of {by}")
+        raise step.where.error(
+            f"the gradient of {format_value(of)} by {format_value(by)}", f"a result of {by}"
+        )
     on_the_way = [one for one in before if one.result in reached]
     if any(one.op == "grad" for one in on_the_way):
-        raise step.where.bad("the gradient of a gradient", "that of a value")
+        raise step.where.error("the gradient of a gradient", "that of a value")
     if any("padding_row" in one.params for one in on_the_way):
         # The padding row changes no value, so that differences cannot see it.
-        raise step.where.bad("a gradient through an embedding with padding_row", "one without")
+        raise step.where.error("a gradient through an embedding with padding_row", "one without")
 
 
-def _check_after(steps: tuple[MeshStep, ...], tensors: dict[str, DeclaredTensor], where: Where) -> None:
+def _check_after(
+    steps: tuple[MeshStep, ...], tensors: dict[str, DeclaredTensor], where: Where
+) -> None:
     for i, step in enumerate(steps):
         if step.result in tensors:
             raise where.at(i, 0).error("the name of an input or result", "a name not taken")
@@ -290,12 +308,12 @@ def _asked(
         layout = read_layout(step.layout, mesh, ndim, step.asked_at)
         place = where.at("to", step.result)
         if step.result in to and read_layout(to[step.result], mesh, ndim, place) != layout:
-            raise place.bad("a second layout", "the one in the program")
+            raise place.error("a second layout", "the one in the program")
         return layout
     if step.result in to:
         return read_layout(to[step.result], mesh, ndim, where.at("to", step.result))
     if step.op in OPS and OPS[step.op].places:
-        raise step.where.bad("no layout", "a PartitionSpec, or placements by axis")
+        raise step.where.error("no layout", "a PartitionSpec, or placements by axis")
     return None
 
 

@@ -56,7 +56,7 @@ class DerivedMesh(msgspec.Struct, frozen=True):
         return found
 
     def whole(self, of: Mesh) -> Mesh:
-        """The meshes of all positions of ``of`` together, one after another along `REST`.
+        """The meshes of all positions of ``of`` together, one after another along `STACKED_AXIS`.
 
         Without that axis where every position sees the same. Its devices are those of ``of``.
         """

@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from cases import typed_fields, mesh_derivation
+from cases import mesh_derivation, typed_fields
 from cases.errors import Where, format_count, format_value
 from cases.mesh_derivation import DerivedMesh, MeshError
 from cases.model import Mesh, MeshStep, mesh
@@ -38,7 +38,9 @@ def read_mesh(raw: Any, devices: Any, mode: str, where: Where) -> Mesh:
     sizes = read_sizes(raw, where.at("mesh"))
     count, most = math.prod(sizes.values()), MAX_DEVICES[mode]
     if count > most:
-        raise where.at("mesh").error(format_count(count, "device"), f"at most {most:,} in mode {mode}")
+        raise where.at("mesh").error(
+            format_count(count, "device"), f"at most {most:,} in mode {mode}"
+        )
     made = mesh(sizes)
     return made if devices is None else with_devices(made, devices, mode, where.at("devices"))
 
@@ -50,7 +52,9 @@ def read_sizes(raw: Any, where: Where) -> dict[str, int]:
         raise where.error("no axes", "at least one, such as {x = 4}")
     wanted = "an integer of at least 1"
     return {
-        typed_fields.identifier(axis, where.at(axis)): typed_fields.integer(size, where.at(axis), 1, wanted)
+        typed_fields.identifier(axis, where.at(axis)): typed_fields.integer(
+            size, where.at(axis), 1, wanted
+        )
         for axis, size in table.items()
     }
 
@@ -59,7 +63,9 @@ def with_devices(of: Mesh, raw: Any, mode: str, where: Where) -> Mesh:
     """The same axes over the devices listed, row-major."""
     listed = typed_fields.items(raw, where, "a list of devices")
     if len(listed) != of.size:
-        raise where.error(format_count(len(listed), "device"), f"{of.size}, one for each mesh position")
+        raise where.error(
+            format_count(len(listed), "device"), f"{of.size}, one for each mesh position"
+        )
     most = MAX_DEVICES[mode]
     seen: set[int] = set()
     for i, device in enumerate(listed):
@@ -112,7 +118,9 @@ def read_steps(raw: Any, of: Mesh, where: Where, refused: str = "") -> MeshStepR
             raise place.error("a mesh step that is right", "one to be refused, as refused says")
         if "from" in step.params and made[step.result].mesh.axes != of.axes:
             found = f"a mesh {_format_axes(made[step.result].mesh)}"
-            raise place.error(found, f"the case's mesh {_format_axes(of)}, which is made from this one")
+            raise place.error(
+                found, f"the case's mesh {_format_axes(of)}, which is made from this one"
+            )
     if refused and (not steps or steps[-1].result != refused):
         last = repr(steps[-1].result) if steps else "there is none"
         raise where.error(f"refused {format_value(refused)}", f"the last mesh step: {last}")
@@ -127,7 +135,7 @@ def _read_step(raw: Any, of: Mesh, made: dict[str, DerivedMesh], where: Where) -
     """A step as it is written; whether it makes a mesh is not looked at."""
     parts = typed_fields.items(raw, where)
     if len(parts) not in (3, 4):
-        raise where.bad(
+        raise where.error(
             format_count(len(parts), "part"), "[result, op, axes] or [result, op, axes, {…}]"
         )
     result = typed_fields.identifier(parts[0], where.at(0))
@@ -140,7 +148,7 @@ def _read_step(raw: Any, of: Mesh, made: dict[str, DerivedMesh], where: Where) -
     typed_fields.exclusive(params, "from", "of", place)
     if op == "mesh_equal":
         if len(axes) != 2:
-            raise where.at(2).bad(format_count(len(axes), "name"), "two derived meshes")
+            raise where.at(2).error(format_count(len(axes), "name"), "two derived meshes")
         for at, name in enumerate(axes):
             _earlier(name, made, where.at(2, at))
     if "of" in params:
@@ -149,22 +157,22 @@ def _read_step(raw: Any, of: Mesh, made: dict[str, DerivedMesh], where: Where) -
         size = math.prod(read_sizes(params["from"], place.at("from")).values())
         if size != of.size:
             found = format_count(size, "device")
-            raise place.at("from").bad(found, f"{of.size}, as the case's mesh has")
+            raise place.at("from").error(found, f"{of.size}, as the case's mesh has")
     if op == "mesh_unflatten":
         if "axes" not in params:
-            raise place.bad("no axes", "the new axes with their sizes")
+            raise place.error("no axes", "the new axes with their sizes")
         inner = read_sizes(params["axes"], place.at("axes"))
         for at, axis in enumerate(typed_fields.texts(params.get("fake", []), place.at("fake"))):
             if axis not in inner:
                 wanted = "a new axis: " + ", ".join(inner)
-                raise place.at("fake", at).bad(f"axis {format_value(axis)}", wanted)
+                raise place.at("fake", at).error(f"axis {format_value(axis)}", wanted)
     return MeshStep(result, op, axes, params, after)  # type: ignore[arg-type]
 
 
 def _earlier(name: str, made: dict[str, DerivedMesh], where: Where) -> None:
     if name not in made:
         wanted = "an earlier mesh step: " + (", ".join(made) or "there is none")
-        raise where.bad(format_value(name), wanted)
+        raise where.error(format_value(name), wanted)
 
 
 def _format_axes(of: Mesh) -> str:

@@ -46,7 +46,7 @@ class Mesh(msgspec.Struct, frozen=True):
 
     @property
     def layout_axes(self) -> tuple[str, ...]:
-        """The axes that a layout can name: all but `REST`."""
+        """The axes that a layout can name: all but `STACKED_AXIS`."""
         return tuple(name for name in self.names if name != STACKED_AXIS)
 
     @property

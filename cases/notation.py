@@ -131,12 +131,12 @@ def from_spec(text: str, mesh: Mesh, ndim: int) -> Layout:
         raise NotationError(f"{len(dims)} entries in {text}", f"at most {ndim}, one per dim")
     layout = Layout(
         dims + ((),) * (ndim - len(dims)),
-        tuple((axis, "sum") for axis in mesh.named if axis in unreduced),
+        tuple((axis, "sum") for axis in mesh.layout_axes if axis in unreduced),
     )
     seen: set[str] = set()
     for axis in [axis for axes in layout.dims for axis in axes] + sorted(map(str, unreduced)):
-        if axis not in mesh.named:
-            raise NotationError(f"axis {axis!r}", "one of " + ", ".join(mesh.named))
+        if axis not in mesh.layout_axes:
+            raise NotationError(f"axis {axis!r}", "one of " + ", ".join(mesh.layout_axes))
         if axis in seen:
             raise NotationError(f"axis {axis!r} used twice", "each axis at most once")
         seen.add(axis)
@@ -150,7 +150,7 @@ def to_placements(layout: Layout, mesh: Mesh) -> tuple[str, ...]:
         NotationError: pending reductions that do not commute are due in another order than
             the mesh's, which placements cannot say.
     """
-    placements = dict.fromkeys(mesh.named, "R")
+    placements = dict.fromkeys(mesh.layout_axes, "R")
     in_order = tuple(sorted(layout.partial, key=lambda pending: mesh.names.index(pending[0])))
     if reduction_order(layout.partial) != reduction_order(in_order):
         order = ", ".join(axis for axis, _ in layout.partial)

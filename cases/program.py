@@ -19,7 +19,7 @@ import numpy as np
 
 from cases import typed_fields
 from cases.arrays import DTYPES, numpy_dtype
-from cases.errors import Where, format_known, format_count, format_value
+from cases.errors import Where, format_count, format_known, format_value
 from cases.model import Param, Question, Step
 from cases.ops import OPS, Op
 from cases.ops.randomness import GENERATORS, SEEDINGS
@@ -89,7 +89,7 @@ def read_program(raw: Any, where: Where) -> tuple[WrittenStep, ...]:
 def _listed(raw: Any, where: Where) -> WrittenStep:
     parts = typed_fields.items(raw, where, "a string or a list [result, op, arguments, parameters]")
     if len(parts) not in (3, 4):
-        raise where.bad(
+        raise where.error(
             format_count(len(parts), "part"), "[result, op, arguments] with parameters or without"
         )
     result = typed_fields.identifier(parts[0], where.at(0))
@@ -116,16 +116,16 @@ def _placed(op: str, params: dict[str, Any], place: Where, where: Where) -> tupl
 
 def _parse(text: str, where: Where) -> list[WrittenStep]:
     if len(text) > MAX_STEP:
-        raise where.bad(f"a step of {len(text):,} characters", f"at most {MAX_STEP:,}")
+        raise where.error(f"a step of {len(text):,} characters", f"at most {MAX_STEP:,}")
     try:
         return _steps_of(_body(text), text, where)
     except SyntaxError as error:
         found = f"{format_value(text)}: {error.msg} at column {error.offset or 1}"
-        raise where.bad(found, _EXAMPLE) from None
+        raise where.error(found, _EXAMPLE) from None
     except (MemoryError, RecursionError):
-        raise where.bad(f"{format_value(text)}, nested too deeply to read", _EXAMPLE) from None
+        raise where.error(f"{format_value(text)}, nested too deeply to read", _EXAMPLE) from None
     except ValueError:
-        raise where.bad(f"{format_value(text)} with a NUL", _EXAMPLE) from None
+        raise where.error(f"{format_value(text)} with a NUL", _EXAMPLE) from None
 
 
 @lru_cache(maxsize=4096)
@@ -135,7 +135,7 @@ def _body(text: str) -> list[ast.stmt]:
 
 def _steps_of(body: list[ast.stmt], text: str, where: Where) -> list[WrittenStep]:
     if len(body) != 1 or not isinstance(body[0], ast.Assign) or len(body[0].targets) != 1:
-        raise where.bad(format_value(text), _EXAMPLE)
+        raise where.error(format_value(text), _EXAMPLE)
     target, value = body[0].targets[0], body[0].value
     if not isinstance(target, ast.Name):
         raise _unexpected(target, where, "the name of the result")
@@ -150,7 +150,7 @@ def _steps_of(body: list[ast.stmt], text: str, where: Where) -> list[WrittenStep
 
 def _unexpected(node: ast.AST, where: Where, wanted: str) -> Exception:
     column = getattr(node, "col_offset", 0) + 1
-    return where.bad(f"{format_value(ast.unparse(node))} at column {column}", wanted)
+    return where.error(f"{format_value(ast.unparse(node))} at column {column}", wanted)
 
 
 def _operand(
@@ -349,36 +349,42 @@ def check_step(step: WrittenStep, known: dict[str, TensorType], later: set[str])
     """
     where, row = step.where, OPS.get(step.op)
     if row is None:
-        raise where.bad(f"op {format_value(step.op)}", format_known("a known op", step.op, OPS))
+        raise where.error(f"op {format_value(step.op)}", format_known("a known op", step.op, OPS))
     most = len(row.args) + len(row.more)
     if not len(row.args) <= len(step.args) <= most:
         wanted = f"{len(row.args)} for {step.op}: {', '.join(row.args) or 'none'}"
         if row.more:
             wanted += f", and then {' and '.join(row.more)} if you like"
-        raise where.bad(format_count(len(step.args), "argument"), wanted)
+        raise where.error(format_count(len(step.args), "argument"), wanted)
     for arg in step.args:
         if isinstance(arg, str) and arg not in known:
             found = format_value(arg) + (" before it is made" if arg in later else "")
-            raise where.bad(found, "an input or an earlier result: " + (", ".join(known) or "none"))
+            raise where.error(
+                found, "an input or an earlier result: " + (", ".join(known) or "none")
+            )
         if not isinstance(arg, str) and not row.numbers:
-            raise where.bad(f"number {format_value(arg)}", f"names only: {step.op} takes no numbers")
+            raise where.error(
+                f"number {format_value(arg)}", f"names only: {step.op} takes no numbers"
+            )
     if row.args and not any(isinstance(arg, str) for arg in step.args):
-        raise where.bad("numbers only", "at least one input or result as an argument")
+        raise where.error("numbers only", "at least one input or result as an argument")
     accepted = row.required + row.optional
     for name, value in step.params.items():
         if name not in accepted:
             what = f"a parameter of {step.op}: {', '.join(accepted) or 'it has none'}"
-            raise where.bad(f"parameter {format_value(name)}", what)
+            raise where.error(f"parameter {format_value(name)}", what)
         fits, wanted = PARAMS[name]
         if not fits(value):
-            raise where.bad(f"{name} = {format_value(value)}", wanted)
+            raise where.error(f"{name} = {format_value(value)}", wanted)
     for name in row.required:
         if name not in step.params:
-            raise where.bad(f"no {name}", f"{step.op} with {', '.join(row.required)}")
+            raise where.error(f"no {name}", f"{step.op} with {', '.join(row.required)}")
     return row
 
 
-def infer_type(row: Op, args: tuple[Any, ...], params: dict[str, Param], framework: str = "") -> TensorType:
+def infer_type(
+    row: Op, args: tuple[Any, ...], params: dict[str, Param], framework: str = ""
+) -> TensorType:
     """Shape and dtype of an op's result, learnt from its meaning in NumPy.
 
     ``args``: `Typed` or numbers. No data are needed, nor much memory: where only it matters
@@ -445,7 +451,9 @@ def _stand_in(dtype: str, shape: tuple[int, ...], family: str) -> Any:
     return np.broadcast_to(np.ones((), numpy_dtype(dtype)), shape)
 
 
-def infer_result(step: WrittenStep | Step, row: Op, known: dict[str, TensorType], where: Where) -> TensorType:
+def infer_result(
+    step: WrittenStep | Step, row: Op, known: dict[str, TensorType], where: Where
+) -> TensorType:
     """As `outcome`, for a step among ``known`` tensors.
 
     Raises:
@@ -456,7 +464,7 @@ def infer_result(step: WrittenStep | Step, row: Op, known: dict[str, TensorType]
         factor = step.params.get(name, 0)
         size = max((arg.size for arg in args if isinstance(arg, TensorType)), default=1)
         if isinstance(factor, int) and factor * size > MAX_ELEMENTS:
-            raise where.bad(
+            raise where.error(
                 f"{name} = {factor:,} of {size:,}", f"at most {MAX_ELEMENTS:,} elements"
             )
     try:
@@ -464,9 +472,9 @@ def infer_result(step: WrittenStep | Step, row: Op, known: dict[str, TensorType]
     except ValueError as error:
         said = ", ".join(_format_argument(arg) for arg in args)
         wanted = f"arguments that {step.op} takes (NumPy: {error})"
-        raise where.bad(said, wanted) from None
+        raise where.error(said, wanted) from None
     if made.dtype not in DTYPES:
-        raise where.bad(f"a result of dtype {made.dtype}", "a dtype that both frameworks have")
+        raise where.error(f"a result of dtype {made.dtype}", "a dtype that both frameworks have")
     return made
 
 
@@ -481,9 +489,9 @@ def check_size(tensor: TensorType, mode: str, where: Where) -> None:
         BadInput: more than `MAX_NDIM` dims; in mode real, more than `MAX_ELEMENTS` elements.
     """
     if len(tensor.shape) > MAX_NDIM:
-        raise where.bad(f"{len(tensor.shape)} dims", f"at most {MAX_NDIM}")
+        raise where.error(f"{len(tensor.shape)} dims", f"at most {MAX_NDIM}")
     if mode == "real" and tensor.size > MAX_ELEMENTS:
-        raise where.bad(f"{tensor.size:,} elements", f"at most {MAX_ELEMENTS:,} in mode real")
+        raise where.error(f"{tensor.size:,} elements", f"at most {MAX_ELEMENTS:,} in mode real")
 
 
 def infer_types(question: Question, framework: str = "") -> dict[str, TensorType]:

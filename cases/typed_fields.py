@@ -16,7 +16,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from cases.errors import BadInput, Where, format_known, format_count, format_value
+from cases.errors import BadInput, Where, format_count, format_known, format_value
 
 # A case file of this size holds some 50,000 cases: whatever is larger is not one.
 MAX_BYTES = 16 * 2**20
@@ -80,7 +80,7 @@ def _too_many_digits(text: str, form: str, where: Where) -> BadInput:
     most = sys.get_int_max_str_digits()
     digits = re.search(rf"\d(_?\d){{{most}}}", text)
     at = f" at line {_line(text, digits.start())}" if digits else ""
-    return where.bad(f"an integer of too many digits{at}", form)
+    return where.error(f"an integer of too many digits{at}", form)
 
 
 def _line(text: str, place: int) -> int:
@@ -91,22 +91,22 @@ def _read(path: Path, where: Where) -> str:
     wanted = "a readable file"
     try:
         if path.is_dir():
-            raise where.bad("a folder", "a file")
+            raise where.error("a folder", "a file")
         if path.exists() and not path.is_file():
-            raise where.bad("something that is not a regular file", "a file")
+            raise where.error("something that is not a regular file", "a file")
         with path.open("rb") as file:
             body = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise where.bad((error.strerror or type(error).__name__).lower(), wanted) from None
+        raise where.error((error.strerror or type(error).__name__).lower(), wanted) from None
     except ValueError:
-        raise where.bad("a NUL in its name", wanted) from None
+        raise where.error("a NUL in its name", wanted) from None
     if len(body) > MAX_BYTES:
-        raise where.bad(f"more than {MAX_BYTES:,} bytes", f"at most {MAX_BYTES:,}")
+        raise where.error(f"more than {MAX_BYTES:,} bytes", f"at most {MAX_BYTES:,}")
     try:
         return body.decode()
     except UnicodeDecodeError as error:
         line = body.count(b"\n", 0, error.start) + 1
-        raise where.bad(f"byte 0x{body[error.start]:02x} on line {line}", "UTF-8") from None
+        raise where.error(f"byte 0x{body[error.start]:02x} on line {line}", "UTF-8") from None
 
 
 def table(value: Any, where: Where, known: Collection[str] | None = None) -> dict[str, Any]:
@@ -120,7 +120,9 @@ def table(value: Any, where: Where, known: Collection[str] | None = None) -> dic
     if known is not None:
         for key in value:
             if key not in known:
-                raise where.error(f"key {format_value(key)}", format_known("a known key", key, known))
+                raise where.error(
+                    f"key {format_value(key)}", format_known("a known key", key, known)
+                )
     return value
 
 
@@ -165,7 +167,7 @@ def number(value: Any, where: Where, wanted: str = "a finite number of 64 bits")
     """A finite number that 64 bits hold; a bool is none."""
     ok = type(value) is int and -(2**63) <= value < 2**63
     if not ok and not (type(value) is float and math.isfinite(value)):
-        raise where.bad(format_value(value), wanted)
+        raise where.error(format_value(value), wanted)
     return value  # type: ignore[no-any-return]
 
 
@@ -183,7 +185,7 @@ def shape(value: Any, where: Where, wanted_ndim: int | None = None) -> tuple[int
     """A list of sizes, each an integer of at least 0."""
     sizes = items(value, where, "a list of sizes")
     if wanted_ndim is not None and len(sizes) != wanted_ndim:
-        raise where.bad(format_count(len(sizes), "integer"), f"{wanted_ndim}, one per tensor dim")
+        raise where.error(format_count(len(sizes), "integer"), f"{wanted_ndim}, one per tensor dim")
     return tuple(
         integer(size, where.at(i), 0, "an integer of at least 0") for i, size in enumerate(sizes)
     )
@@ -200,4 +202,4 @@ def one_of(value: Any, where: Where, what: str, known: Collection[str]) -> str:
 def exclusive(raw: dict[str, Any], one: str, other: str, where: Where) -> None:
     """Refuses a table that has both of two keys."""
     if one in raw and other in raw:
-        raise where.bad(f"both {one} and {other}", "one of them")
+        raise where.error(f"both {one} and {other}", "one of them")

@@ -79,7 +79,9 @@ def first_and_shifts(arrays: Sequence[Array], module: str) -> tuple[str, list[in
 def replace_by_ones(arrays: Sequence[Array]) -> tuple[Array, ...]:
     """Ones in place of real numbers, where only shapes matter; as they are if short enough."""
     dtype = arrays[0].dtype
-    short = all(one == arrays[0] for one in arrays) and len(array_expression(arrays[0], "np")) <= _SHORT
+    short = (
+        all(one == arrays[0] for one in arrays) and len(array_expression(arrays[0], "np")) <= _SHORT
+    )
     if short or numpy_dtype(dtype).kind in "biu":
         return tuple(arrays)
     return tuple(pack(np.ones(one.shape, numpy_dtype(dtype))) for one in arrays)

@@ -83,7 +83,9 @@ def _format_releases(met: CauseUse, cause: Cause, releases: Releases) -> str:
     return f"{where}; {cases:,} case{'' if cases == 1 else 's'}"
 
 
-def _format_cause(cause: Cause, met: CauseUse, releases: Releases, known: Mapping[str, Case]) -> list[str]:
+def _format_cause(
+    cause: Cause, met: CauseUse, releases: Releases, known: Mapping[str, Case]
+) -> list[str]:
     assert met.smallest is not None
     _, id, verdict = met.smallest
     case = known[id]

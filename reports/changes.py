@@ -24,7 +24,14 @@ from cases.catalogue import redistribute
 from cases.model import Case, Mesh
 from reports.judged_catalogue import Outcome, end_word
 from reports.tell import recorded_answers
-from suites.collectives import ImpliedCollectives, explain_by_lowerings, compare_collectives, implied_by_redistribution, same_counts, one_axis_at_a_time
+from suites.collectives import (
+    ImpliedCollectives,
+    compare_collectives,
+    explain_by_lowerings,
+    implied_by_redistribution,
+    one_axis_at_a_time,
+    same_counts,
+)
 from suites.observation import Fired, total_bytes
 from suites.wording import format_collectives
 
@@ -105,7 +112,11 @@ def format_cell(mesh: Mesh, subject: str, row: LayoutChange) -> tuple[PlanClass,
         words = "= cheapest" if same else f"{explained.plan}: {format_collectives(own)}"
         told = f"{words} ({_format_factor(own, row.by.implied)}, {_format_factor(own, cheap)})"
         return "costly" if severity == "costly" else "free", told
-    more = "" if total_bytes(own) == total_bytes(by.implied) else f" ({_format_factor(own, by.implied)})"
+    more = (
+        ""
+        if total_bytes(own) == total_bytes(by.implied)
+        else f" ({_format_factor(own, by.implied)})"
+    )
     if explained.rules:
         return "rule", f"rule: {format_collectives(own)}{more}"
     if only_executes_plans(subject):
@@ -156,11 +167,15 @@ def page() -> str:
         given, step = row.case.question.inputs[0], row.case.question.steps[0]
         assert step.to is not None
         plans = [
-            planner(mesh, given.layout, step.to, given.shape) for planner in (implied_plan, cheapest_plan)
+            planner(mesh, given.layout, step.to, given.shape)
+            for planner in (implied_plan, cheapest_plan)
         ]
         costs = [f"{float(plan_bytes(mesh, plan, given.shape, ITEMSIZE)):g} B" for plan in plans]
         plans_fired = row.by.implied, row.by.cheapest or ()
-        cells = [f"{format_collectives(one)}, {cost}" if one else "none" for one, cost in zip(plans_fired, costs)]
+        cells = [
+            f"{format_collectives(one)}, {cost}" if one else "none"
+            for one, cost in zip(plans_fired, costs)
+        ]
         if Counter(plans_fired[0]) == Counter(plans_fired[1]):
             cells[1] = "= implied"
         cells += [format_cell(mesh, subject, row)[1] for subject in SUBJECTS]

@@ -115,7 +115,7 @@ def page() -> str:
         *_reasons(found),
         "## Larger than the machine",
         "",
-        f"The cases of `cases/catalogue/plans.toml`, in a dry run of {format_frameworks()}. MiB are the"
+        f"The cases of `cases/catalogue/dry_runs.toml`, in a dry run of {format_frameworks()}. MiB are the"
         " peak of one device.",
         "",
         *_large(),
@@ -167,7 +167,7 @@ def _first_few(ids: Sequence[str]) -> str:
 
 def _large() -> list[str]:
     out = []
-    for case in family("plans"):
+    for case in family("dry_runs"):
         question = case.question
         mesh = ", ".join(f"{name}={size}" for name, size in question.mesh.axes)
         out += [f"### {case.id}", "", f"{case.notes} On {mesh}:".strip(), ""]
@@ -187,7 +187,11 @@ def _large() -> list[str]:
 def _format_program(answer: Answer) -> str:
     if answer.program is not None:
         return _format_collectives(answer.program)
-    steps = [f"`{one.name}` {_format_collectives(one.collectives)}" for one in answer.seen if one.collectives]
+    steps = [
+        f"`{one.name}` {_format_collectives(one.collectives)}"
+        for one in answer.seen
+        if one.collectives
+    ]
     return "; ".join(steps) or ("none" if answer.seen else format_end(answer.end))
 
 

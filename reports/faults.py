@@ -16,13 +16,14 @@ import numpy as np
 
 from adapters.answer import Answer, Crashed, Observed
 from adapters.reference.meshes import observe as observe_meshes
-from adapters.registry import only_executes_plans, framework_of
+from adapters.registry import framework_of, only_executes_plans
 from cases.arrays import Array, pack, unpack
-from cases.layout import local_shape, offset, index_ranges
+from cases.layout import index_ranges, local_shape, offset
 from cases.ledger import ASPECTS
 from cases.model import Case, Layout, Mesh, Question, Tolerance
 from cases.ops import OPS
 from suites import observation as seen_as
+from suites.array_difference import EXACT, difference
 from suites.aspects import double_tolerance
 from suites.collectives import LOWERINGS
 from suites.judge import Judgement
@@ -41,9 +42,8 @@ from suites.observation import (
     WrongShard,
     WrongValue,
 )
-from suites.tensors import FULL, result_name, mesh_of
+from suites.tensors import FULL, mesh_of, result_name
 from suites.truth import Truth, truth
-from suites.array_difference import EXACT, difference
 from suites.verdict import Finding, Verdict
 
 Check = Literal[

@@ -18,7 +18,7 @@ from adapters.registry import subjects
 from cases.catalogue import catalogue
 from cases.ledger import LEDGER, Aspect, Cause, load_ledger
 from cases.model import Case
-from reports.tell import recorded_promises, recorded_answers, recorded_releases
+from reports.tell import recorded_answers, recorded_promises, recorded_releases
 from suites.judge import judge
 from suites.observation import Ended
 from suites.verdict import Finding, Verdict
@@ -64,7 +64,9 @@ def ledger() -> tuple[Cause, ...]:
 @lru_cache(maxsize=1)
 def judge_catalogue() -> tuple[JudgedCase, ...]:
     """Every case of the catalogue, as the committed records answer it."""
-    return tuple(judge_case(case, recorded_answers(case), recorded_promises()) for case in catalogue())
+    return tuple(
+        judge_case(case, recorded_answers(case), recorded_promises()) for case in catalogue()
+    )
 
 
 def judge_case(case: Case, answers: Mapping[str, Answer], promised: Promises) -> JudgedCase:

@@ -105,7 +105,11 @@ def _full(answer: Answer) -> str:
     seen = next((one for one in answer.seen if one.name == "y"), None)
     if seen is None:
         return "-"
-    return "paid already" if seen.full_collectives is None else format_collectives(seen.full_collectives)
+    return (
+        "paid already"
+        if seen.full_collectives is None
+        else format_collectives(seen.full_collectives)
+    )
 
 
 if __name__ == "__main__":

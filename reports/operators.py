@@ -24,9 +24,9 @@ from reports.judged_catalogue import (
     ROUTES,
     JudgedCase,
     Outcome,
-    judge_case,
     count_outcomes,
     format_frameworks,
+    judge_case,
     judge_catalogue,
 )
 from suites.record_index import find_records, load_records
@@ -111,7 +111,10 @@ def page() -> str:
     ]
     for name, title in (("operators", "Forward"), ("gradients", "Gradients")):
         found = [one for one in judge_catalogue() if one.case.family == name]
-        lines += [f"## {title}: the default catalogue, {len(found):,} cases ({format_frameworks()})", ""]
+        lines += [
+            f"## {title}: the default catalogue, {len(found):,} cases ({format_frameworks()})",
+            "",
+        ]
         counts = {
             kind: {route: _without_zeros(count_outcomes([one for one in found if kind in one.case.tags], route))
                    for route in ROUTES}

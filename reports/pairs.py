@@ -25,8 +25,8 @@ from cases.errors import BadInput
 from cases.ledger import LEDGER, Cause, load_ledger
 from cases.model import slug
 from reports import causes
-from suites.release_pairs import Unexplained, Tally, select_cases, judge_catalogue
 from suites.record_index import RecordIndex, find_records, load_records, release_of
+from suites.release_pairs import Tally, Unexplained, judge_catalogue, select_cases
 from suites.sources import RECORDS
 from suites.verdict import OUTCOMES
 
@@ -202,7 +202,9 @@ def main(words: Sequence[str]) -> int:
         paths = find_records(given.folder)
         shelf = load_records(paths)
         releases = {name: [release_of(one) for one in of] for name, of in shelf.items()}
-        tally = judge_catalogue(paths, LEDGER, pattern=given.case, live=given.live, progress=_progress)
+        tally = judge_catalogue(
+            paths, LEDGER, pattern=given.case, live=given.live, progress=_progress
+        )
     except BadInput as error:
         print(error, file=sys.stderr)
         return 2

@@ -12,7 +12,15 @@ from pathlib import Path
 
 from cases.catalogue.fault_kinds import FAULT_KINDS, FaultKind
 from cases.model import slug
-from reports.judged_catalogue import BAD, ROUTES, JudgedCase, cause_link, count_outcomes, format_frameworks, judge_catalogue
+from reports.judged_catalogue import (
+    BAD,
+    ROUTES,
+    JudgedCase,
+    cause_link,
+    count_outcomes,
+    format_frameworks,
+    judge_catalogue,
+)
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "public-reports.md"
 

@@ -16,7 +16,7 @@ import numpy as np
 from adapters.answer import Answer, Done, Observed, Refused
 from cases.arrays import unpack
 from cases.catalogue import family
-from cases.layout import Ranges, local_shape, index_ranges
+from cases.layout import Ranges, index_ranges, local_shape
 from cases.model import Case, Layout
 from cases.notation import to_placements
 from reports.judged_catalogue import ROUTES, end_word, format_frameworks
@@ -229,7 +229,9 @@ def _parts(seen: Observed, held: tuple[Ranges, ...]) -> Parts | None:
     return parts
 
 
-def _parts_in_common(parts: Parts, masks: bool) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+def _parts_in_common(
+    parts: Parts, masks: bool
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Pairs of parts that have numbers in common; ``masks``: that are 0 at the same places."""
     for (one, left), (other, right) in itertools.combinations(parts.items(), 2):
         if masks:

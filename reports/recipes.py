@@ -14,9 +14,9 @@ from cases.catalogue.training import FAMILY
 from cases.model import Mesh
 from cases.notation import format_both_notations
 from cases.recipes import MODELS, RECIPES, RecipeKind, sizes_of
-from cases.recipes.contracts import CONTRACTS, ExpectedCollectives, ContractTerm
-from cases.recipes.recipe_reader import PASSES
+from cases.recipes.contracts import CONTRACTS, ContractTerm, ExpectedCollectives
 from cases.recipes.layouts import data_layout, parameter_layout
+from cases.recipes.recipe_reader import PASSES
 from reports.judged_catalogue import JudgedCase, cause_link, format_frameworks, judge_catalogue
 from reports.tell import recorded_answers
 from suites.contracts import as_collective, contract_terms, explain_pass
@@ -188,7 +188,9 @@ def _format_bytes(mesh: Mesh, fired: Fired, wanted: Sequence[ExpectedCollectives
         return ""
     if total_bytes(contract) == total_bytes(least):
         return f"; {format_factor(fired, contract)} the contract"
-    return f"; {format_factor(fired, contract)} the contract, {format_factor(fired, least)} the least"
+    return (
+        f"; {format_factor(fired, contract)} the contract, {format_factor(fired, least)} the least"
+    )
 
 
 def _format_collectives(mesh: Mesh, fired: Iterable[Collective]) -> str:

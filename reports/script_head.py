@@ -10,8 +10,8 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from cases.model import Case, Tolerance
-from reports.faults import Fault
 from reports.array_source import WIDTH, wrap_line
+from reports.faults import Fault
 from suites.failure import format_mesh_step
 from suites.failure import format_step as step_said
 from suites.tensors import mesh_of

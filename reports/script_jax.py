@@ -7,20 +7,26 @@ Knows no jax: it is text here.
 from __future__ import annotations
 
 from adapters.answer import format_end
-from adapters.jax_xla import lines
+from adapters.jax_xla import source_lines
 from adapters.jax_xla.attempt import AnswerEnded
-from adapters.jax_xla.lines import Route
-from adapters.jax_xla.mesh_lines import joined
-from adapters.jax_xla.names import NAMES, OPTIONS, need, said
-from adapters.jax_xla.names import imports as imported
+from adapters.jax_xla.mesh_lines import joined_function
+from adapters.jax_xla.names import NAMES, OPTIONS, require, respell_line
+from adapters.jax_xla.names import format_imports as imported
+from adapters.jax_xla.source_lines import Route
 from adapters.release_names import find_location
 from cases.arrays import unpack
 from cases.mesh_derivation import meshes_of_tensors
 from cases.model import Case, Question
 from cases.notation import NotationError, to_spec
+from reports.array_source import array_expression, first_and_shifts, replace_by_ones
 from reports.faults import Fault, NoScript, needs_values
-from reports.script_head import indent_lines, allclose_arguments, script_comment, used_imports, tolerance_comment
-from reports.array_source import array_expression, replace_by_ones, first_and_shifts
+from reports.script_head import (
+    allclose_arguments,
+    indent_lines,
+    script_comment,
+    tolerance_comment,
+    used_imports,
+)
 
 _STANDARD = ("import base64", "import collections", "import os", "import re", "import sys",
              "import zlib")  # fmt: skip
@@ -39,23 +45,25 @@ def script(case: Case, fault: Fault, release: str) -> str:
     """
     question = case.question
     made = (*question.inputs, *question.steps)
-    names = {lines.variable(getattr(one, "name", getattr(one, "result", ""))) for one in made}
-    names |= {*lines.view_variables(question).values()}
+    names = {
+        source_lines.variable_name(getattr(one, "name", getattr(one, "result", ""))) for one in made
+    }
+    names |= {*source_lines.view_variables(question).values()}
     if taken := sorted(names & _RESERVED):
         raise NoScript(f"the case has the name {taken[0]}, which the script needs")
     route: Route = "jit" if fault.verdict.subject == "jax/jit" else "explicit"
     try:
         meshes = [
-            lines.mesh_line(mesh, name, route, release)
-            for mesh, name in lines.mesh_variables(question).items()
+            source_lines.mesh_line(mesh, name, route, release)
+            for mesh, name in source_lines.mesh_variables(question).items()
         ]
         derived = _mesh_step_lines(question, fault, route, release)
         if any("joined(" in text for text in derived):
-            meshes += joined(release).strip().split("\n")
+            meshes += joined_function(release).strip().split("\n")
         program = derived + _input_lines(question, fault, route, release)
         program += (_jit_lines if route == "jit" else _explicit_lines)(question, fault, release)
         program += _check_lines(case, fault, route, release)
-        program = [said(line, release) for line in program]
+        program = [respell_line(line, release) for line in program]
     except AnswerEnded as stopped:
         raise NoScript(format_end(stopped.end)) from None
     except NotationError as error:
@@ -109,8 +117,8 @@ def _devices(question: Question) -> int:
 def _mesh_step_lines(question: Question, fault: Fault, route: Route, release: str) -> list[str]:
     """The lines of the mesh steps, up to the one at fault."""
     found = []
-    for name, text in lines.view_sources(question, lines.KINDS[route], release):
-        found.append(f"{lines.variable(name)} = {text}")
+    for name, text in source_lines.view_sources(question, source_lines.KINDS[route], release):
+        found.append(f"{source_lines.variable_name(name)} = {text}")
         if name == (fault.step or "").partition("/")[0]:
             break
     return found
@@ -122,12 +130,12 @@ def _crashes(fault: Fault) -> bool:
 
 def _input_lines(question: Question, fault: Fault, route: Route, release: str) -> list[str]:
     """The lines that place the inputs, up to the one at fault."""
-    if fault.check == "mesh" or fault.step in lines.view_variables(question):
+    if fault.check == "mesh" or fault.step in source_lines.view_variables(question):
         return []
-    places, on = lines.places(question), meshes_of_tensors(question)
+    places, on = source_lines.mesh_texts(question), meshes_of_tensors(question)
     found = []
     for given in question.inputs:
-        arrays = lines.held(given, route == "jit")
+        arrays = source_lines.input_arrays(given, route == "jit")
         shown = arrays if needs_values(question, fault) else replace_by_ones(arrays)
         if given.per_device is None:
             data = array_expression(shown[0], "np")
@@ -137,7 +145,7 @@ def _input_lines(question: Question, fault: Fault, route: Route, release: str) -
             data = f"[{', '.join(array_expression(one, 'np') for one in shown)}]"
         stack = route == "jit"
         home = on[given.name]
-        found.append(lines.input_line(given, home, places[given.name], stack, data, release))
+        found.append(source_lines.input_line(given, home, places[given.name], stack, data, release))
         if given.name == fault.step:
             break
     return found
@@ -145,19 +153,20 @@ def _input_lines(question: Question, fault: Fault, route: Route, release: str) -
 
 def _jit_lines(question: Question, fault: Fault, release: str) -> list[str]:
     """The whole program as one, which gives what the case checks."""
-    placed = {*lines.view_variables(question), *(given.name for given in question.inputs)}
+    placed = {*source_lines.view_variables(question), *(given.name for given in question.inputs)}
     if fault.step in placed or not question.steps:
         return []
-    inside = [one for given in question.inputs for one in lines.reduce_lines(given)]
+    inside = [one for given in question.inputs for one in source_lines.reduce_lines(given)]
     for step in question.steps:
-        inside += lines.step_lines(question, step, "jit", release)
+        inside += source_lines.step_lines(question, step, "jit", release)
     results = [step.result for step in question.steps if step.result in question.check]
-    given = ", ".join(lines.variable(one.name) for one in question.inputs)
-    out = ", ".join(map(lines.variable, results))
+    given = ", ".join(source_lines.variable_name(one.name) for one in question.inputs)
+    out = ", ".join(map(source_lines.variable_name, results))
     head = ["@jax.jit", f"def program({given}):", *(f"    {one}" for one in inside),
             f"    return {out}"]  # fmt: skip
     if not question.inputs and (
-        find_location(NAMES, "jax.set_mesh", release) or all(step.to is None for step in question.steps)
+        find_location(NAMES, "jax.set_mesh", release)
+        or all(step.to is None for step in question.steps)
     ):
         # What has no operand lies on the mesh in force.
         head = ["jax.set_mesh(mesh)", *head]
@@ -169,13 +178,13 @@ def _jit_lines(question: Question, fault: Fault, release: str) -> list[str]:
 def _explicit_lines(question: Question, fault: Fault, release: str) -> list[str]:
     """Each step in a program of its own, up to the one at fault."""
     found: list[str] = []
-    placed = {*lines.view_variables(question), *(given.name for given in question.inputs)}
+    placed = {*source_lines.view_variables(question), *(given.name for given in question.inputs)}
     if fault.step in placed:
         return found
     counted = fault.check in ("counts", "total")
     if counted and fault.step is None:
         raise NoScript("counts of several programs together")
-    places, there = lines.places(question), ""
+    places, there = source_lines.mesh_texts(question), ""
     for step in question.steps:
         last = step.result == fault.step
         if places[step.result] != there:
@@ -184,8 +193,8 @@ def _explicit_lines(question: Question, fault: Fault, release: str) -> list[str]
             found.append(f"jax.set_mesh({there})")
         if last and counted and step.op == "grad":
             raise NoScript("what a gradient fires beside the forward ops that run with it")
-        *inside, line = lines.step_lines(question, step, "explicit", release)
-        names = ", ".join(map(lines.variable, lines.used(question, step)))
+        *inside, line = source_lines.step_lines(question, step, "explicit", release)
+        names = ", ".join(map(source_lines.variable_name, source_lines.names_used(question, step)))
         name, _, value = line.partition(" = ")
         program = f"lambda {names}: {value}" if names else f"lambda: {value}"
         if inside:
@@ -204,8 +213,8 @@ def _explicit_lines(question: Question, fault: Fault, release: str) -> list[str]
 
 def _check_lines(case: Case, fault: Fault, route: Route, release: str) -> list[str]:
     """The lines that hold what came against what is right."""
-    y = lines.variable(fault.step or "")
-    mesh = lines.places(case.question).get(fault.step or "", "mesh")
+    y = source_lines.variable_name(fault.step or "")
+    mesh = source_lines.mesh_texts(case.question).get(fault.step or "", "mesh")
     whole = f"NamedSharding({mesh}, P())"
     gather = f"jax.jit(lambda {y}: jax.sharding.reshard({y}, {whole}))"
     full = f"np.asarray({y if route == 'jit' else f'{gather}({y})'})"
@@ -214,7 +223,7 @@ def _check_lines(case: Case, fault: Fault, route: Route, release: str) -> list[s
             end = [full] if fault.full else []
             if _crashes(fault) and route == "explicit":
                 # Whether it died in a step or in what was done with its result is not known.
-                names = [lines.variable(one) for one in case.question.check]
+                names = [source_lines.variable_name(one) for one in case.question.check]
                 end = [
                     f"for one in ({', '.join(names)},):",
                     f"    jax.jit(lambda one: jax.sharding.reshard(one, {whole}))(one)",
@@ -231,7 +240,7 @@ def _check_lines(case: Case, fault: Fault, route: Route, release: str) -> list[s
             assert fault.layout is not None
             spec = to_spec(fault.layout)
             if fault.layout.partial:
-                need("PartitionSpec.unreduced", release)
+                require("PartitionSpec.unreduced", release)
                 # An Auto mesh has no sharding that owes anything to compare with.
                 return [f"wanted, got = {spec}, {y}.sharding.spec", "same = got == wanted"]
             return [
@@ -248,7 +257,7 @@ def _check_lines(case: Case, fault: Fault, route: Route, release: str) -> list[s
         case "mesh":
             raise NoScript("what a device sees of a slice, which in JAX is the whole mesh")
     spots = f"list({mesh}.devices.flat)"
-    if mesh not in lines.mesh_variables(case.question).values():
+    if mesh not in source_lines.mesh_variables(case.question).values():
         spots = f"[jax.devices()[n] for n in {list(fault.mesh.devices)}]"
     return [
         f"spots = {spots}",
@@ -276,7 +285,7 @@ def _shard_lines(fault: Fault, full: str) -> list[str]:
     else:
         slices = ", ".join(
             f"({''.join(f'slice({start}, {stop}), ' for start, stop in spans)})"
-            for spans in fault.held
+            for spans in fault.shard_ranges
         )
         # Sound or not: each shard against the slice of the same array's own global value.
         found += [f"whole = {full}", f"wanted = [whole[spans] for spans in [{slices}]]"]
@@ -286,20 +295,27 @@ def _shard_lines(fault: Fault, full: str) -> list[str]:
     ]  # fmt: skip
 
 
-def _equality_lines(fault: Fault, one: str, other: str, every: str = "", pairs: str = "") -> list[str]:
+def _equality_lines(
+    fault: Fault, one: str, other: str, every: str = "", pairs: str = ""
+) -> list[str]:
     close = f"np.array_equal({other}, {one})"
     if not fault.exact:
         wide = "np.complex128" if fault.dtype.startswith("complex") else "np.float64"
-        close = (
-            f"np.allclose({other}.astype({wide}), {one}.astype({wide}), {allclose_arguments(fault.allowed)})"
-        )
+        close = f"np.allclose({other}.astype({wide}), {one}.astype({wide}), {allclose_arguments(fault.allowed)})"
     alike = f"({other}.dtype, {other}.shape) == ({one}.dtype, {one}.shape)"
     text = f"{alike} and {close}"
-    return [*tolerance_comment(fault.allowed), f"same = {f'{every}({text}{pairs}' if every else text}"]
+    return [
+        *tolerance_comment(fault.allowed),
+        f"same = {f'{every}({text}{pairs}' if every else text}",
+    ]
 
 
 def _shown_value(fault: Fault, name: str) -> str:
-    return f"({name}.dtype, {name}.shape, {name}.tolist())" if fault.shaped else f"{name}.tolist()"
+    return (
+        f"({name}.dtype, {name}.shape, {name}.tolist())"
+        if fault.differs_in_shape
+        else f"{name}.tolist()"
+    )
 
 
 def _count_lines(fault: Fault) -> list[str]:

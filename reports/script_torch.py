@@ -6,17 +6,23 @@ text here.
 
 from __future__ import annotations
 
-from adapters.torch_dtensor.forms import placements_source
 from adapters.torch_dtensor.names import format_imports as imported
-from adapters.torch_dtensor.ops import CONTEXTS, line, mesh_source
-from adapters.torch_dtensor.script import Unanswerable, ranks, task
+from adapters.torch_dtensor.python_text import placements_source
 from adapters.torch_dtensor.rank_messages import InputData, Line, Task
+from adapters.torch_dtensor.source_lines import CONTEXTS, assignment_line, mesh_source
+from adapters.torch_dtensor.task_lines import Unanswerable, count_ranks, make_task
 from cases.model import Case, Mesh
 from cases.notation import NotationError
 from cases.ops import OPS
+from reports.array_source import array_expression, indexed_expression, replace_by_ones
 from reports.faults import Fault, NoScript, needs_values
-from reports.script_head import indent_lines, allclose_arguments, script_comment, used_imports, tolerance_comment
-from reports.array_source import indexed_expression, array_expression, replace_by_ones
+from reports.script_head import (
+    allclose_arguments,
+    indent_lines,
+    script_comment,
+    tolerance_comment,
+    used_imports,
+)
 
 _STANDARD = (
     "import base64",
@@ -43,10 +49,10 @@ def script(case: Case, fault: Fault, release: str) -> str:
         NoScript: the adapter has no lines for the question, or a name is in the way.
     """
     try:
-        asked = task(case.question)
+        asked = make_task(case.question)
     except Unanswerable as error:
         raise NoScript(error.why) from None
-    count = ranks(asked)
+    count = count_ranks(asked)
     check = _check_function(case, fault, asked)
     tail = _main_lines(count, fault.observed == "hung")
     body = "\n".join([*check, *tail])
@@ -95,13 +101,16 @@ def _program_lines(case: Case, fault: Fault, asked: Task) -> tuple[list[str], li
     steps = asked.steps[:upto]
     # Meshes that stand on devices are made by every rank, in or out of them.
     before = [f"{name} = {mesh_source(mesh)}" for name, mesh in asked.meshes]
-    derived = [line(one.variable, one.source) for one in asked.late("")]
+    derived = [assignment_line(one.variable, one.source) for one in asked.late("")]
     if fault.check == "refusal":
         derived[-1:] = ["try:", f"    {derived[-1]}", "except Exception as error:",
                         "    return True, 'a refusal', repr(error)[:300]"]  # fmt: skip
     before += derived
     for data in asked.inputs:
-        before += [*_input_lines(data, asked, needs_values(case.question, fault)), *_assignment_lines(data.line, asked)]
+        before += [
+            *_input_lines(data, asked, needs_values(case.question, fault)),
+            *_assignment_lines(data.line, asked),
+        ]
         if upto == 0 and data.line.name == fault.step:
             break
     last = [one for made in steps[-1:] for one in _assignment_lines(made, asked)]
@@ -127,8 +136,8 @@ def _in_place_later(case: Case, step: str) -> bool:
 
 
 def _assignment_lines(made: Line, asked: Task) -> list[str]:
-    own = [] if made.source == made.variable else [line(made.variable, made.source)]
-    return own + [line(one.variable, one.source) for one in asked.late(made.name)]
+    own = [] if made.source == made.variable else [assignment_line(made.variable, made.source)]
+    return own + [assignment_line(one.variable, one.source) for one in asked.late(made.name)]
 
 
 def _variable(fault: Fault, asked: Task) -> str:
@@ -140,15 +149,19 @@ def _input_lines(data: InputData, asked: Task, exact: bool) -> list[str]:
     arrays = data.arrays if exact else replace_by_ones(data.arrays)
     devices = dict(asked.meshes).get(data.where, asked.mesh).devices
     at = _position_source(devices, asked)
-    value = indexed_expression(arrays, "torch", at) if data.per_device else array_expression(arrays[0], "torch")
-    return [line(data.line.name, value)]
+    value = (
+        indexed_expression(arrays, "torch", at)
+        if data.per_device
+        else array_expression(arrays[0], "torch")
+    )
+    return [assignment_line(data.line.name, value)]
 
 
 def _position_source(devices: tuple[int, ...], asked: Task) -> str:
     """The position of this rank in a mesh, as text; 0 where it is not in it."""
-    if devices == tuple(range(ranks(asked))):
+    if devices == tuple(range(count_ranks(asked))):
         return "rank"
-    if len(devices) == ranks(asked):
+    if len(devices) == count_ranks(asked):
         return f"{list(devices)}.index(rank)"
     return f"{ {device: at for at, device in enumerate(devices)} }.get(rank, 0)"
 
@@ -178,7 +191,7 @@ def _check_lines(fault: Fault, asked: Task) -> list[str]:
         case "shards":
             got, wanted = local, indexed_expression(fault.arrays, "torch", at)
         case "own shards":
-            slices = ", ".join(_slices(spans) for spans in fault.held)
+            slices = ", ".join(_slices(spans) for spans in fault.shard_ranges)
             got = f"{y}.to_local(), {y}.full_tensor()"
             return [
                 f"got, whole = {got}", *away, f"wanted = whole[[{slices}][{at}]]  # by its layout",
@@ -225,7 +238,7 @@ def _placements(fault: Fault) -> str:
 
 
 def _outside_mesh_lines(mesh: Mesh, asked: Task) -> list[str]:
-    if set(mesh.devices) == set(range(ranks(asked))):
+    if set(mesh.devices) == set(range(count_ranks(asked))):
         return []
     return [f"if rank not in {list(mesh.devices)}:", "    return True, 'nothing', 'nothing'"]
 
@@ -238,9 +251,13 @@ def _equality_lines(fault: Fault) -> list[str]:
         wide = "torch.complex128" if fault.dtype.startswith("complex") else "torch.float64"
         close = f"torch.allclose(got.to({wide}), wanted.to({wide}), {allclose_arguments(fault.allowed)})"
     told = "wanted.tolist(), got.tolist()"
-    if fault.shaped:
+    if fault.differs_in_shape:
         told = ", ".join(f"({one}.dtype, {one}.shape, {one}.tolist())" for one in ("wanted", "got"))
-    return [*tolerance_comment(fault.allowed), f"same = {alike} and {close}", f"return same, {told}"]
+    return [
+        *tolerance_comment(fault.allowed),
+        f"same = {alike} and {close}",
+        f"return same, {told}",
+    ]
 
 
 def _count_lines(fault: Fault) -> list[str]:

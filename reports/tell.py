@@ -19,12 +19,12 @@ from adapters.protocol import Promises
 from adapters.registry import FRAMEWORKS
 from cases.catalogue import catalogue
 from cases.model import Case, Mesh, slug
+from suites.array_difference import format_array
 from suites.failure import format_step as program_line
 from suites.sources import RECORDS, pinned_releases, record_path
 from suites.tensors import mesh_of
-from suites.array_difference import format_array
+from suites.wording import format_collectives, format_position
 from suites.wording import format_reported_layout as said
-from suites.wording import format_position, format_collectives
 
 # Larger shards are told by their shape alone.
 _MOST = 16
@@ -65,10 +65,16 @@ def _tensor(case: Case, name: str, head: str, answers: dict[str, Answer]) -> lis
     }
     lines += _group_equal_facts("layout", {s: [said(one.layout, mesh)] for s, one in seen.items()})
     lines += _group_equal_facts("shards", {s: _shards(mesh, one) for s, one in seen.items()})
-    lines += _group_equal_facts("value", {s: [format_array(one.full[0])] for s, one in seen.items() if one.full})
+    lines += _group_equal_facts(
+        "value", {s: [format_array(one.full[0])] for s, one in seen.items() if one.full}
+    )
     if any(step.result == name for step in case.question.steps):
-        lines += _group_equal_facts("fired", _format_fired({s: one.collectives for s, one in seen.items()}))
-        lines += _group_equal_facts("full", _format_fired({s: one.full_collectives for s, one in seen.items()}))
+        lines += _group_equal_facts(
+            "fired", _format_fired({s: one.collectives for s, one in seen.items()})
+        )
+        lines += _group_equal_facts(
+            "full", _format_fired({s: one.full_collectives for s, one in seen.items()})
+        )
     return lines
 
 

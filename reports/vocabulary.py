@@ -12,10 +12,10 @@ from pathlib import Path
 
 import msgspec
 
-from adapters.jax_xla import lines as jax_lines
+from adapters.jax_xla import source_lines as jax_lines
 from adapters.jax_xla.attempt import AnswerEnded
-from adapters.torch_dtensor import ops as torch_lines
-from adapters.torch_dtensor.forms import Unsayable
+from adapters.torch_dtensor import source_lines as torch_lines
+from adapters.torch_dtensor.python_text import Unsayable
 from cases.catalogue.operators import ONE, arguments, operands, tensors
 from cases.catalogue.samples import SAMPLES
 from cases.model import Layout, Question, Step

@@ -10,22 +10,33 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from adapters.answer import Answer, Collective, Crashed, Done, Hung, Observed, Unsupported, format_end
+from adapters.answer import (
+    Answer,
+    Collective,
+    Crashed,
+    Done,
+    Hung,
+    Observed,
+    Unsupported,
+    format_end,
+)
 from adapters.scrub import scrub_answer
 from cases.arrays import Array
 from cases.model import Case
+from suites.array_difference import EXACT, difference, format_array
 from suites.observation import Changed, Difference, DryRunDiffers
 from suites.tensors import FULL, UNSHARDED, mesh_of
 from suites.truth import Truth
-from suites.array_difference import EXACT, difference, format_array
 from suites.verdict import REAL_RUN, RECORD, Finding, agree, differs, not_comparable
-from suites.wording import format_reported_layout, format_collectives
+from suites.wording import format_collectives, format_reported_layout
 
 # By step: what is other there. None is the whole program.
 ByStep = dict[str | None, list[Difference]]
 
 
-def compare_with_record(case: Case, answer: Answer, recorded: Answer, right: Truth) -> list[Finding]:
+def compare_with_record(
+    case: Case, answer: Answer, recorded: Answer, right: Truth
+) -> list[Finding]:
     """What an answer has otherwise than the record of its own environment, one line for each step.
 
     Values and shards may differ by the tolerance of the op; all else is held exactly.
@@ -74,7 +85,11 @@ def compare_dry_run(case: Case, dry: Answer, real: Answer | None) -> list[Findin
     if isinstance(dry.end, Unsupported):
         return [not_comparable(None, "dry run", dry.end.why, REAL_RUN, got=format_end(dry.end))]
     if type(real.end) in ONLY_WITH_DATA and type(dry.end) is not type(real.end):
-        return [not_comparable(None, "dry run", ONLY_WITH_DATA[type(real.end)], REAL_RUN, format_end(real.end))]
+        return [
+            not_comparable(
+                None, "dry run", ONLY_WITH_DATA[type(real.end)], REAL_RUN, format_end(real.end)
+            )
+        ]
     found: ByStep = {}
     if _comparable_end(real) != _comparable_end(dry):
         step = getattr(real.end, "step", "") or getattr(dry.end, "step", "") or None
@@ -94,7 +109,8 @@ def compare_dry_run(case: Case, dry: Answer, real: Answer | None) -> list[Findin
     if not found:
         return [agree(None, "dry run", REAL_RUN)]
     return [
-        differs(step, "dry run", DryRunDiffers(tuple(some)), REAL_RUN) for step, some in found.items()
+        differs(step, "dry run", DryRunDiffers(tuple(some)), REAL_RUN)
+        for step, some in found.items()
     ]
 
 
@@ -134,7 +150,10 @@ def _compare_tensors(
     if before.collectives != after.collectives:
         yield name, _collectives_difference(before.collectives, after.collectives)
     if before.full_collectives != after.full_collectives:
-        yield f"{name}{FULL}", _collectives_difference(before.full_collectives, after.full_collectives)
+        yield (
+            f"{name}{FULL}",
+            _collectives_difference(before.full_collectives, after.full_collectives),
+        )
 
 
 def _locals(before: Observed, after: Observed) -> tuple[Any, Any]:
@@ -147,7 +166,9 @@ def _locals(before: Observed, after: Observed) -> tuple[Any, Any]:
     return (None, None) if None in shapes else (shapes[0], shapes[1])
 
 
-def _compare_values(case: Case, before: Observed, after: Observed, right: Truth) -> Iterator[Difference]:
+def _compare_values(
+    case: Case, before: Observed, after: Observed, right: Truth
+) -> Iterator[Difference]:
     """What two runs with data differ in, of values, shards and offsets."""
     if after.name in right.own:
         return
@@ -181,11 +202,15 @@ def _same_shards(
 
 def _format_shards(shards: Sequence[Array | None] | None) -> str:
     return (
-        "none" if shards is None else " | ".join("none" if s is None else format_array(s) for s in shards)
+        "none"
+        if shards is None
+        else " | ".join("none" if s is None else format_array(s) for s in shards)
     )
 
 
-def _collectives_difference(before: Sequence[Collective] | None, after: Sequence[Collective] | None) -> Difference:
+def _collectives_difference(
+    before: Sequence[Collective] | None, after: Sequence[Collective] | None
+) -> Difference:
     return Difference("collectives", format_fired(before), format_fired(after))
 
 

@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from adapters.reference.evaluate import UndefinedValue, Value, global_array, meaning
 from adapters.reference.gradient import ERROR
-from adapters.reference.evaluate import UndefinedValue, Value, meaning, global_array
 from cases.arrays import Array, pack, unpack
 from cases.mesh_derivation import meshes_of_tensors
 from cases.model import Case, Layout, Question, Step, Tolerance
@@ -130,7 +130,7 @@ def _allowed(made: Sequence[tuple[Op, str]], dtype: str, met: Sequence[Value]) -
     inexact = [one for one in made if not one[0].moves] or list(made) or [(OPS["sum"], dtype)]
     parts = [
         max(tolerance(op, dtype), tolerance(op, own) if tolerance(op, dtype).rtol else EXACT,
-            key=lambda tolerance_of_shard: tolerance_of_shard.rtol)
+            key=lambda part: part.rtol)
         for op, own in inexact
     ]  # fmt: skip
     largest = 1.0
@@ -138,8 +138,8 @@ def _allowed(made: Sequence[tuple[Op, str]], dtype: str, met: Sequence[Value]) -
         size = np.abs(widen(array))
         finite = size[np.isfinite(size)] if size.dtype.kind in "fc" else size
         largest = max(largest, float(np.max(finite, initial=0)))
-    rtol = sum(tolerance_of_shard.rtol for part in parts)
-    why = "; ".join(dict.fromkeys(tolerance_of_shard.why for part in parts))
+    rtol = sum(part.rtol for part in parts)
+    why = "; ".join(dict.fromkeys(part.why for part in parts))
     if any(op.name == "grad" for op, _ in made) and rtol < ERROR:
         rtol, why = ERROR, "differences are no closer to the derivative"
     return Tolerance(rtol, rtol * largest, why)
@@ -169,7 +169,11 @@ def undetermined(
         moved, lost = dict(values), set[str]()
         for step in question.steps:
             names = [arg for arg in step.args if isinstance(arg, str)]
-            taken = _perturb_operands(step, moved, allowed, way) if _steps_on(step, moved, allowed) else moved
+            taken = (
+                _perturb_operands(step, moved, allowed, way)
+                if _steps_on(step, moved, allowed)
+                else moved
+            )
             if step.op == "grad" or all(taken[name] is values[name] for name in names):
                 continue
             try:

@@ -15,26 +15,26 @@ import msgspec
 from numpy.typing import NDArray
 
 from adapters.answer import Answer, Observed, Refused, Unsupported, format_end
-from adapters.reference.meshes import observe as observe_meshes
 from adapters.reference.evaluate import cut_shards, join_shards
+from adapters.reference.meshes import observe as observe_meshes
 from cases.arrays import Array, pack, unpack
 from cases.layout import (
+    are_equivalent,
+    axes_of_layout,
     coordinates,
+    index_ranges,
     largest_shard,
     local_shape,
     offset,
-    index_ranges,
-    are_equivalent,
-    axes_of_layout,
 )
 from cases.ledger import Aspect
 from cases.model import Case, Layout, Mesh, Tolerance
 from suites import observation as seen_as
+from suites.array_difference import EXACT, difference, format_array
 from suites.local_steps import ran_on_shards
 from suites.observation import Missing, Observation, failed_ending
-from suites.tensors import UNSHARDED, requested_layouts, mesh_names, mesh_of, value_aspect
+from suites.tensors import UNSHARDED, mesh_names, mesh_of, requested_layouts, value_aspect
 from suites.truth import Truth, sampled_gradient
-from suites.array_difference import EXACT, difference, format_array
 from suites.verdict import Finding, agree, differs, not_comparable
 
 
@@ -71,7 +71,9 @@ def make_context(
     case: Case, answer: Answer, right: Truth, lacking: Mapping[str, frozenset[str]]
 ) -> Context:
     """The context of an answer. ``lacking``: by name, the fields that are promised and absent."""
-    return Context(case, answer, right.with_unsharded_step(answer), lacking, requested_layouts(case))
+    return Context(
+        case, answer, right.with_unsharded_step(answer), lacking, requested_layouts(case)
+    )
 
 
 Check = Callable[[Context, Observed], Finding | None]
@@ -87,7 +89,7 @@ class TensorAspect(msgspec.Struct, frozen=True):
     aspect: Aspect
     shows: tuple[str, ...]
     look: Check
-    when: Callable[[Context, Observed], bool] = lambda make_context, seen: True
+    when: Callable[[Context, Observed], bool] = lambda of, seen: True
 
 
 def check_tensor(context: Context, row: TensorAspect, seen: Observed) -> Finding | None:
@@ -216,7 +218,11 @@ def _find_contradiction(context: Context, seen: Observed) -> Observation | None:
         # An element that may be anything is to be one thing in one answer.
         allowed = msgspec.structs.replace(context.right.allowed.get(seen.name, EXACT), free=None)
         allowed = double_tolerance(allowed)
-        return _find_wrong_reduction(mesh, layout, seen, full, allowed) if len(present) == mesh.size else None
+        return (
+            _find_wrong_reduction(mesh, layout, seen, full, allowed)
+            if len(present) == mesh.size
+            else None
+        )
     for p, shard in present:
         own = pack(full[tuple(slice(*span) for span in held[p])])
         if difference(own, shard, EXACT) is not None:
@@ -253,16 +259,18 @@ def check_value(context: Context, seen: Observed) -> Finding | None:
     aspect = value_aspect(case, name)
     typed = right.typed.get(name)
     # torch shows the shape of a shard of what is no DTensor.
-    if typed is not None and not (context.dry and seen.layout is None and seen.local == seen.shape):
+    if typed is not None and not (
+        context.is_dry_run and seen.layout is None and seen.local == seen.shape
+    ):
         if seen.dtype != typed.dtype:
             return differs(name, aspect, seen_as.WrongDtype(typed.dtype, seen.dtype))
-        if seen.shape != typed.shape and (seen.full or context.dry):
+        if seen.shape != typed.shape and (seen.full or context.is_dry_run):
             return differs(name, aspect, seen_as.WrongShape(typed.shape, seen.shape))
     if name in right.own:
         return not_comparable(name, aspect, "random numbers are each framework's own")
     wanted, fulls = right.values.get(name), global_value(case, seen)
-    if context.dry or (wanted is None and not name.startswith(UNSHARDED)):
-        why = "a dry run has no data" if context.dry else "no right value"
+    if context.is_dry_run or (wanted is None and not name.startswith(UNSHARDED)):
+        why = "a dry run has no data" if context.is_dry_run else "no right value"
         return not_comparable(name, aspect, why)
     if wanted is None:
         return _check_sampled_gradient(case, seen)
@@ -274,7 +282,7 @@ def check_value(context: Context, seen: Observed) -> Finding | None:
             where = position if len(fulls) > 1 else None
             local = ran_on_shards(case, context.answer, seen)
             observed = msgspec.structs.replace(off, position=where, by_shards=bool(local))
-            return differs(name, aspect, observed, why=local or right.doubt(name))
+            return differs(name, aspect, observed, why=local or right.explain_stated_value(name))
     return agree(name, aspect)
 
 
@@ -296,7 +304,9 @@ def _check_sampled_gradient(case: Case, seen: Observed) -> Finding | None:
     return agree(seen.name, aspect) if off is None else differs(seen.name, aspect, off)
 
 
-def _check_shards_of_value(context: Context, seen: Observed, wanted: Array, allowed: Tolerance) -> Finding | None:
+def _check_shards_of_value(
+    context: Context, seen: Observed, wanted: Array, allowed: Tolerance
+) -> Finding | None:
     """Shards of what has no global value, such as a parameter that no parallel plan took up."""
     aspect, layout = value_aspect(context.case, seen.name), context.asked.get(seen.name)
     if layout is None or layout.partial or seen.shards is None:
@@ -340,7 +350,9 @@ def check_stated_shards(context: Context, seen: Observed) -> Finding | None:
     for position, (wanted, got) in enumerate(shards):
         if got is not None and difference(wanted, got, EXACT) is not None:
             observed = seen_as.WrongShard(position, wanted, got)
-            return differs(name, "shards", observed, why=_explain_stated_shard(context, name, position, wanted))
+            return differs(
+                name, "shards", observed, why=_explain_stated_shard(context, name, position, wanted)
+            )
     offsets = zip(said.offsets.get(name, ()), seen.offsets or ())
     for position, (begins, ours) in enumerate(offsets):
         if ours is not None and begins != ours:
@@ -370,9 +382,9 @@ def _states_shards(context: Context, seen: Observed) -> bool:
 
 TENSOR_ASPECTS: tuple[TensorAspect, ...] = (
     TensorAspect("soundness", ("layout", "shards", "offsets", "local"), check_soundness,
-        lambda make_context, seen: not seen.name.startswith(UNSHARDED)),
+        lambda of, seen: not seen.name.startswith(UNSHARDED)),
     TensorAspect("global", ("full", "dtype"), check_value),
-    TensorAspect("layout", ("layout",), check_layout, lambda make_context, seen: seen.name in make_context.asked),
+    TensorAspect("layout", ("layout",), check_layout, lambda of, seen: seen.name in of.asked),
     TensorAspect("shards", ("shards",), check_stated_shards, _states_shards),
 )  # fmt: skip
 

@@ -16,7 +16,7 @@ from adapters.answer import Answer, Crashed, Hung, Refused
 from adapters.reference.evaluate import join_shards
 from cases.arrays import Array, pack, unpack
 from cases.facts import Facts
-from cases.layout import coordinates, local_shape, index_ranges
+from cases.layout import coordinates, index_ranges, local_shape
 from cases.ledger import ASPECTS, Cause, Relation, can_show_in
 from cases.model import Case, Layout, Mesh
 from suites import observation as seen_as
@@ -29,7 +29,7 @@ from suites.observation import (
     WrongValue,
 )
 from suites.relations import relations
-from suites.tensors import FULL, result_name, mesh_of, upstream
+from suites.tensors import FULL, mesh_of, result_name, upstream
 from suites.truth import Truth
 from suites.verdict import Finding
 
@@ -192,10 +192,15 @@ def _pattern(text: str) -> re.Pattern[str]:
 def _plan_fits(cause: Cause, observed: Observation) -> bool:
     if not cause.cases.plan:
         return True
-    return isinstance(observed, OtherRedistributionPlan | BrokenContract) and observed.kind in cause.cases.plan
+    return (
+        isinstance(observed, OtherRedistributionPlan | BrokenContract)
+        and observed.kind in cause.cases.plan
+    )
 
 
-def ops_at_fault(case: Case, step: str | None, shown: Collection[str] | None = None) -> Collection[str]:
+def ops_at_fault(
+    case: Case, step: str | None, shown: Collection[str] | None = None
+) -> Collection[str]:
     """The ops that can be at fault where something shows at a step, as `Named.step` has them.
 
     Its own; those of steps before it that nobody looked at; those that a gradient goes through.

@@ -17,12 +17,12 @@ import numpy as np
 from adapters.answer import Collective, Done, Observed
 from adapters.reference.cheapest_plan import cheapest_plan
 from adapters.reference.implied_plan import implied_plan
-from adapters.reference.redistribution_plan import RedistributionPlan, as_collectives
 from adapters.reference.propagation import implied_by_op
+from adapters.reference.redistribution_plan import RedistributionPlan, as_collectives
 from adapters.registry import only_executes_plans
 from cases.arrays import numpy_dtype
-from cases.mesh_derivation import meshes_of_tensors
 from cases.layout import index_ranges
+from cases.mesh_derivation import meshes_of_tensors
 from cases.model import Case, Layout, Mesh, Step
 from suites.aspects import Context
 from suites.observation import (
@@ -35,7 +35,7 @@ from suites.observation import (
     total_bytes,
 )
 from suites.simplified_program import needed_steps
-from suites.tensors import FULL, result_name, mesh_of
+from suites.tensors import FULL, mesh_of, result_name
 from suites.verdict import Finding, agree, differs, not_comparable
 
 # A collective over k axes counts as k over one axis each when it is matched.
@@ -99,7 +99,9 @@ def count_by_axis(mesh: Mesh, collectives: Iterable[Collective]) -> CountsByAxis
     return found
 
 
-def _count_by_axes(mesh: Mesh, collectives: Iterable[Collective]) -> Counter[tuple[str, frozenset[str]]]:
+def _count_by_axes(
+    mesh: Mesh, collectives: Iterable[Collective]
+) -> Counter[tuple[str, frozenset[str]]]:
     return Counter(
         (one.kind, frozenset(axis for axis in one.axes if mesh[axis] > 1) or frozenset("?"))
         for one in collectives
@@ -174,7 +176,9 @@ def implied_by_redistribution(
 ) -> ImpliedCollectives:
     """What a change of layout implies, and its cheapest plan."""
     # Devices that see another mesh have the same, and no part in it.
-    mesh = Mesh(tuple((name, mesh[name]) for name in mesh.named), tuple(range(_seen_by(mesh))))
+    mesh = Mesh(
+        tuple((name, mesh[name]) for name in mesh.layout_axes), tuple(range(_seen_by(mesh)))
+    )
 
     def counted(plan: RedistributionPlan) -> tuple[Collective, ...]:
         return as_collectives(mesh, plan, shape, itemsize)
@@ -187,7 +191,7 @@ def implied_by_redistribution(
 
 def _seen_by(mesh: Mesh) -> int:
     """How many devices each device sees."""
-    return math.prod(mesh[name] for name in mesh.named)
+    return math.prod(mesh[name] for name in mesh.layout_axes)
 
 
 def _itemsize(dtype: str) -> int:
@@ -204,7 +208,9 @@ def implied_by_step(
     known = tuple(one for one in sources if isinstance(one, Layout))
     assert isinstance(result.layout, Layout)
     if step.op in ("redistribute", "identity"):
-        return implied_by_redistribution(mesh, known[0], result.layout, result.shape, _itemsize(result.dtype))
+        return implied_by_redistribution(
+            mesh, known[0], result.layout, result.shape, _itemsize(result.dtype)
+        )
     plans = implied_by_op(
         mesh, step, tuple(one.shape for one in operands), known,
         (result.shape, result.layout),
@@ -221,7 +227,9 @@ def implied_by_step(
     )
 
 
-def compare_collectives(mesh: Mesh, subject: str, step: str | None, counted: Fired, by: ImpliedCollectives) -> Finding:
+def compare_collectives(
+    mesh: Mesh, subject: str, step: str | None, counted: Fired, by: ImpliedCollectives
+) -> Finding:
     """The finding for counted collectives against what is implied."""
     explained = explain_by_lowerings(mesh, subject, counted, by.implied)
     if explained.plan is not None:
@@ -234,7 +242,9 @@ def compare_collectives(mesh: Mesh, subject: str, step: str | None, counted: Fir
     return agree(step, "collectives", why=why)
 
 
-def one_axis_at_a_time(mesh: Mesh, subject: str, counted: Fired, by: ImpliedCollectives) -> tuple[Lowering, ...]:
+def one_axis_at_a_time(
+    mesh: Mesh, subject: str, counted: Fired, by: ImpliedCollectives
+) -> tuple[Lowering, ...]:
     """The rule, where what was done one axis at a time could have been one collective."""
     if by.cheapest is None or only_executes_plans(subject):
         return ()

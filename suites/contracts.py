@@ -21,7 +21,14 @@ from cases.recipes import recipe_of, sizes_of
 from cases.recipes.contracts import ExpectedCollectives, expected_collectives
 from cases.recipes.recipe_reader import PASSES
 from suites.aspects import Context
-from suites.collectives import GATHER_FOR_ALL_TO_ALL, MERGED_AXES, ALL_REDUCE_FOR_REDUCE_SCATTER, ONE_AXIS_AT_A_TIME, Lowering, plan_kind_of_extra
+from suites.collectives import (
+    ALL_REDUCE_FOR_REDUCE_SCATTER,
+    GATHER_FOR_ALL_TO_ALL,
+    MERGED_AXES,
+    ONE_AXIS_AT_A_TIME,
+    Lowering,
+    plan_kind_of_extra,
+)
 from suites.observation import BrokenContract, Fired, RedistributionPlanKind, WrongCount
 from suites.verdict import Finding, agree, differs, not_comparable
 from suites.wording import format_operand_bytes
@@ -59,7 +66,9 @@ class PassComparison(msgspec.Struct, frozen=True):
         return plan_kind_of_extra(kind for kind, _ in self.extra) if self.missing else "more"
 
 
-def explain_pass(mesh: Mesh, counted: Iterable[Collective], wanted: Iterable[ExpectedCollectives]) -> PassComparison:
+def explain_pass(
+    mesh: Mesh, counted: Iterable[Collective], wanted: Iterable[ExpectedCollectives]
+) -> PassComparison:
     """How what was counted in a pass follows from what is due in it.
 
     What is counted is rewritten, byte for byte, into what is due: a rewriting that is not one
@@ -87,7 +96,10 @@ def explain_pass(mesh: Mesh, counted: Iterable[Collective], wanted: Iterable[Exp
     rules: list[Lowering] = []
     _rewrite(mesh, extra, lacking, rules)
     left = +lacking, +extra
-    if not any(left) and len([one for one in counted if _axes_larger_than_one(mesh, one.axes)]) != number:
+    if (
+        not any(left)
+        and len([one for one in counted if _axes_larger_than_one(mesh, one.axes)]) != number
+    ):
         rules.append(OTHER_GROUPING)
     return PassComparison(tuple(dict.fromkeys(rules)), *left, +spare)
 
@@ -191,7 +203,9 @@ def contract_terms(case: Case) -> tuple[ExpectedCollectives, ...]:
     assert question.recipe is not None
     itemsize = int(np.dtype(numpy_dtype(question.recipe.dtype)).itemsize)
     row, sizes = recipe_of(question), sizes_of(question)
-    return expected_collectives(row, sizes, question.mesh, itemsize, tokens_at_busiest_expert(question))
+    return expected_collectives(
+        row, sizes, question.mesh, itemsize, tokens_at_busiest_expert(question)
+    )
 
 
 def as_collective(mesh: Mesh, one: ExpectedCollectives) -> Collective:
@@ -200,7 +214,9 @@ def as_collective(mesh: Mesh, one: ExpectedCollectives) -> Collective:
     return Collective(one.term.kind, one.term.axes, group, one.bytes, one.term.pass_)  # type: ignore[arg-type]
 
 
-def byte_factors(mesh: Mesh, counted: Iterable[Collective], wanted: Iterable[ExpectedCollectives]) -> tuple[str, str]:
+def byte_factors(
+    mesh: Mesh, counted: Iterable[Collective], wanted: Iterable[ExpectedCollectives]
+) -> tuple[str, str]:
     """Bytes received by the busiest device, over the contract's and over what cannot be spared."""
     ours, wanted = sum(map(received_bytes, counted)), tuple(wanted)
     texts = []
@@ -212,7 +228,9 @@ def byte_factors(mesh: Mesh, counted: Iterable[Collective], wanted: Iterable[Exp
     return texts[0], texts[1]
 
 
-def _compare_pass(mesh: Mesh, name: str, counted: Fired, wanted: list[ExpectedCollectives]) -> Finding:
+def _compare_pass(
+    mesh: Mesh, name: str, counted: Fired, wanted: list[ExpectedCollectives]
+) -> Finding:
     explained = explain_pass(mesh, counted, wanted)
     spared = _all_in_one(mesh, explained.spared)
     if explained.plan is not None:

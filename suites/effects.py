@@ -112,7 +112,9 @@ def check_effects(context: Context) -> list[Finding]:
             continue
         counted = result.collectives if result.collectives is not None else answer.program
         before, after = _shards_before(case, seen, str(step.args[0])), _complete_shards(result)
-        before = _reorder_to_mesh(mesh_of(case, str(step.args[0])), mesh_of(case, step.result), before)
+        before = _reorder_to_mesh(
+            mesh_of(case, str(step.args[0])), mesh_of(case, step.result), before
+        )
         if isinstance(result.layout, Layout) and result.layout.partial:
             why = "any way to share out a pending sum is right"
             found.append(not_comparable(step.result, "effects", why))

@@ -17,16 +17,22 @@ from cases.ledger import ASPECTS, Aspect
 from cases.model import Case, Input, Mesh, MeshStep, Step
 from cases.notation import format_both_notations
 from cases.recipes import recipe_of, sizes_of
-from cases.recipes.recipe_reader import PASSES
 from cases.recipes.layouts import unsharded_names
-from suites.ready_cause import format_ready_causes
+from cases.recipes.recipe_reader import PASSES
+from suites.array_difference import format_array
 from suites.headline import headline
 from suites.judge import Judgement
 from suites.observation import SEVERITIES, BrokenContract, OtherRedistributionPlan, WrongCount
-from suites.tensors import result_name, mesh_of, upstream
-from suites.array_difference import format_array
+from suites.ready_cause import format_ready_causes
+from suites.tensors import mesh_of, result_name, upstream
 from suites.verdict import RECORD, REFERENCE, Finding, Outcome, Verdict
-from suites.wording import format_reported_layout, format_position, format_plan_table, describe_observation, format_tolerated
+from suites.wording import (
+    describe_observation,
+    format_plan_table,
+    format_position,
+    format_reported_layout,
+    format_tolerated,
+)
 
 # A mesh picture has one line per device; more would push the text off the screen.
 _MOST_DEVICES = 8
@@ -89,7 +95,9 @@ def _sort_findings(
     bad = [(judgement.verdicts[i], judgement.findings[i]) for i in failing]
     bad.sort(
         key=lambda pair: (
-            place.get(result_name(pair[0].step), place.get(_mesh_of_group(pair[0].step), len(place))),
+            place.get(
+                result_name(pair[0].step), place.get(_mesh_of_group(pair[0].step), len(place))
+            ),
             SEVERITIES.index(pair[0].severity or "free"),
             _ASPECTS_BY_WEIGHT.index(pair[0].aspect),
         )
@@ -131,7 +139,9 @@ def _format_question(case: Case) -> list[str]:
         sizes = ", ".join(f"{name}={size}" for name, size in sizes_of(question).items())
         lines.append(f"recipe  {question.recipe.name} on {sizes}: {recipe_of(question).how}")
     lines += [f"mesh    {format_mesh_step(step)}" for step in question.mesh_steps]
-    lines += [f"input   {_format_input(given, mesh_of(case, given.name))}" for given in question.inputs]
+    lines += [
+        f"input   {_format_input(given, mesh_of(case, given.name))}" for given in question.inputs
+    ]
     lines += [f"step    {format_step(step, mesh_of(case, step.result))}" for step in question.steps]
     return lines
 
@@ -291,7 +301,9 @@ def _format_other_subjects(case: Case, one: FailingResult, verdicts: Sequence[Ve
     ]
     parts = [f"{join_words(right)} {'is' if len(right) == 1 else 'are'} right"] if right else []
     if known:
-        parts.append(f"{join_words(known)} {'has' if len(known) == 1 else 'have'} a known fault here")
+        parts.append(
+            f"{join_words(known)} {'has' if len(known) == 1 else 'have'} a known fault here"
+        )
     return "; ".join(parts)
 
 
@@ -311,11 +323,15 @@ def _format_consequences(after: Sequence[Verdict]) -> list[str]:
     for subject, steps in found.items():
         told = [f"{step} ({', '.join(aspects)})" for step, aspects in steps.items()]
         more = f", and {len(told) - _MOST_TOLERATED} more" if len(told) > _MOST_TOLERATED else ""
-        lines.append(f"after   in {subject} this follows: {', '.join(told[:_MOST_TOLERATED])}{more}")
+        lines.append(
+            f"after   in {subject} this follows: {', '.join(told[:_MOST_TOLERATED])}{more}"
+        )
     return ["", *lines] if lines else []
 
 
-def _format_tolerated(case: Case, judgement: Judgement, failing: Sequence[int], own: bool) -> list[str]:
+def _format_tolerated(
+    case: Case, judgement: Judgement, failing: Sequence[int], own: bool
+) -> list[str]:
     """What differs and fails nothing, a short line each; of a user's case what is not asked."""
     found: dict[str, list[str]] = {}
     ends: dict[str, list[Verdict]] = {}
@@ -346,7 +362,9 @@ def _format_under(key: str, lines: Sequence[str]) -> list[str]:
     return [f"{key if not at else '':<8}{line}" for at, line in enumerate(lines)]
 
 
-def _format_commands(bad: Sequence[Verdict], command: str, scripts: Sequence[str], folder: str) -> list[str]:
+def _format_commands(
+    bad: Sequence[Verdict], command: str, scripts: Sequence[str], folder: str
+) -> list[str]:
     """How to see just this again, and without us."""
     wrong = {framework_of(one.subject) for one in bad}
     needed = wrong | {framework_of(one.against) for one in bad if one.against in _SUBJECTS}

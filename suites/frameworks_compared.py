@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from adapters.answer import Observed
 from adapters.registry import only_executes_plans
-from cases.layout import index_ranges, are_equivalent
+from cases.layout import are_equivalent, index_ranges
 from cases.model import Layout, Mesh
 from suites import observation as seen_as
-from suites.aspects import Context, has_shards, compare_values, double_tolerance
-from suites.tensors import UNSHARDED, result_name, mesh_of, value_aspect
 from suites.array_difference import EXACT, difference, tolerance_of_shard
+from suites.aspects import Context, compare_values, double_tolerance, has_shards
+from suites.tensors import UNSHARDED, mesh_of, result_name, value_aspect
 from suites.verdict import Finding, agree, differs, not_comparable
 
 

@@ -17,13 +17,13 @@ from cases.layout import index_ranges
 from cases.model import Case, Layout
 from cases.ops.op import widen
 from suites import observation as seen_as
+from suites.array_difference import difference, tolerance_of_shard
 from suites.cause_matching import ending_message, relations_of
 from suites.observation import Ended, Observation, WrongValue
-from suites.tensors import FULL, result_name, mesh_of
+from suites.tensors import FULL, mesh_of, result_name
 from suites.truth import truth
-from suites.array_difference import difference, tolerance_of_shard
 from suites.verdict import RECORD, Finding, Verdict
-from suites.wording import format_factor, format_counts, format_operand_bytes
+from suites.wording import format_counts, format_factor, format_operand_bytes
 
 # The longest headline, which a message of a framework fills up, and the longest such message.
 _MAX_LENGTH = 105
@@ -54,7 +54,9 @@ def _shorten(text: str, most: int) -> str:
     return f"{text[: max(most, 0)].rpartition(' ')[0] or text.partition(' ')[0]} …"
 
 
-def _describe(case: Case, verdict: Verdict, finding: Finding, answer: Answer | None) -> tuple[str, str]:
+def _describe(
+    case: Case, verdict: Verdict, finding: Finding, answer: Answer | None
+) -> tuple[str, str]:
     """What is wrong, with the step; and what may be cut off."""
     observed, at = finding.observation, _step_name(finding)
     if verdict.against == RECORD:
@@ -85,7 +87,9 @@ def _step_name(finding: Finding) -> str:
     return finding.step
 
 
-def _describe_ending(end: Refused | Hung | Crashed, step: str | None, observed: Ended) -> tuple[str, str]:
+def _describe_ending(
+    end: Refused | Hung | Crashed, step: str | None, observed: Ended
+) -> tuple[str, str]:
     at = f" at {step}" if step else ""
     if step and step.endswith(FULL):
         at = f" while {result_name(step)} was gathered"
@@ -127,7 +131,11 @@ def _has_right_shards(case: Case, observed: WrongValue, seen: Observed) -> bool:
         return False
     value, allowed = unpack(wanted), observed.allowed
     return all(
-        difference(pack(value[tuple(slice(*span) for span in spans)]), got, tolerance_of_shard(allowed, spans))
+        difference(
+            pack(value[tuple(slice(*span) for span in spans)]),
+            got,
+            tolerance_of_shard(allowed, spans),
+        )
         is None
         for got, spans in zip(shards, index_ranges(mesh, layout, wanted.shape))
     )

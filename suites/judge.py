@@ -13,15 +13,15 @@ import msgspec
 from adapters.answer import Answer, Crashed, Done, Hung, Refused, Unsupported
 from adapters.completeness import find_missing_fields
 from adapters.protocol import Promises
-from adapters.registry import FRAMEWORKS, only_executes_plans, framework_of
+from adapters.registry import FRAMEWORKS, framework_of, only_executes_plans
 from cases.facts import Facts, facts
 from cases.ledger import Cause
 from cases.model import Case
-from suites import aspects, contracts, answer_differences, frameworks_compared
+from suites import answer_differences, aspects, contracts, frameworks_compared
 from suites.aspects import Context, make_context
+from suites.cause_matching import UNEXPLAINED, Explanation, find_causes
 from suites.collectives import check_collectives
 from suites.effects import check_effects
-from suites.cause_matching import UNEXPLAINED, Explanation, find_causes
 from suites.observation import RanksDiffer, WrongDtype, WrongShape, WrongShard
 from suites.tensors import result_name
 from suites.truth import Truth, truth
@@ -90,7 +90,9 @@ def judge(
     for subject, answer in answers.items():
         own = list(found[subject])
         for other in bases(subject, answers):
-            own += frameworks_compared.compare_answers(contexts[subject], contexts[other], doubt[other])
+            own += frameworks_compared.compare_answers(
+                contexts[subject], contexts[other], doubt[other]
+            )
         if real is not None:
             own += answer_differences.compare_dry_run(case, answer, real.get(subject))
         right = contexts[subject].right
@@ -136,7 +138,9 @@ def context_of_answer(
     lacking: dict[str, set[str]] = {}
     for name, field in find_missing_fields(case.question, whole or answer, promises):
         lacking.setdefault(name, set()).add(field or "result")
-    return make_context(case, answer, right, {name: frozenset(some) for name, some in lacking.items()})
+    return make_context(
+        case, answer, right, {name: frozenset(some) for name, some in lacking.items()}
+    )
 
 
 def check_alone(one: Context) -> list[Finding]:
@@ -152,7 +156,9 @@ def check_alone(one: Context) -> list[Finding]:
 
 def mark_refused_routes(found: list[Finding], others: Sequence[Answer]) -> None:
     """A refusal is told, and no more, where another route of the same framework answers."""
-    answered = any(isinstance(one.end, Done) and not only_executes_plans(one.subject) for one in others)
+    answered = any(
+        isinstance(one.end, Done) and not only_executes_plans(one.subject) for one in others
+    )
     for index, one in enumerate(found):
         if answered and one.aspect == "ending" and one.severity == "refused":
             found[index] = msgspec.structs.replace(one, severity="route refused")
@@ -169,7 +175,9 @@ def attach_causes(
     """Findings with what explains them. ``drift``: in what the answer differs from its record."""
     moved = {result_name(one.step) for one in drift}
     out = []
-    for one, explained in zip(found, find_causes(of.case, of.answer, found, ledger, fact, of.right)):
+    for one, explained in zip(
+        found, find_causes(of.case, of.answer, found, ledger, fact, of.right)
+    ):
         cause = explained.cause
         if cause is not None and cause.documented:
             one = msgspec.structs.replace(one, severity="documented")

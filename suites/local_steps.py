@@ -12,8 +12,8 @@ from cases.arrays import pack, unpack
 from cases.model import Case, Tolerance
 from cases.ops import OPS
 from cases.ops.op import tolerance
-from suites.tensors import mesh_of, upstream
 from suites.array_difference import difference
+from suites.tensors import mesh_of, upstream
 
 # What ends the steps on shards.
 _JOIN = "from_local"

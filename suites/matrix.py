@@ -34,8 +34,17 @@ from adapters.record import Record
 from adapters.registry import FRAMEWORKS
 from cases.catalogue import catalogue
 from cases.errors import BadInput
+from suites.missing_questions import (
+    Environment,
+    MissingQuestions,
+    RecordingOptions,
+    Verification,
+    find_missing_questions,
+    read_record,
+    record_files,
+    verify_answers,
+)
 from suites.sources import RECORDS
-from suites.missing_questions import Verification, Environment, RecordingOptions, MissingQuestions, verify_answers, record_files, read_record, find_missing_questions
 
 ROOT = Path(__file__).resolve().parent.parent
 TOX_LABEL = "records"
@@ -87,14 +96,18 @@ def question_digests() -> dict[str, str]:
     return {case.id: record.digest_question(case.question) for case in catalogue()}
 
 
-def record_release(plan: RecordingOptions, environment: Environment, todo: MissingQuestions) -> RecordingResult:
+def record_release(
+    plan: RecordingOptions, environment: Environment, todo: MissingQuestions
+) -> RecordingResult:
     """Ask one release what is due, in as many runs as are wanted, and put it into its record.
 
     Runs stay in a folder of their own until all are done, and logs if something is wrong.
     """
     if not todo.asked:
         assert todo.kept is not None
-        record.save(record_files(plan.folder, environment.framework, environment.release)[0], todo.kept)
+        record.save(
+            record_files(plan.folder, environment.framework, environment.release)[0], todo.kept
+        )
         return RecordingResult("")
     work = plan.root / ".tox" / WORK_FOLDER / environment.name
     work.mkdir(parents=True, exist_ok=True)
@@ -136,18 +149,26 @@ def record_release(plan: RecordingOptions, environment: Environment, todo: Missi
         return RecordingResult(
             "\n".join([f"{head} ({again}):", *other.told, *tail.splitlines()]), note=note
         )
-    return RecordingResult(f"recorded, but tox ended with {code}\n{tail}" if code else "", note=note)
+    return RecordingResult(
+        f"recorded, but tox ended with {code}\n{tail}" if code else "", note=note
+    )
 
 
-def _prefilled_record(plan: RecordingOptions, todo: MissingQuestions, checked: Sequence[str]) -> Record | None:
+def _prefilled_record(
+    plan: RecordingOptions, todo: MissingQuestions, checked: Sequence[str]
+) -> Record | None:
     """What a run finds recorded, and so does not ask."""
     if todo.kept is None or plan.again:
         return None
-    return todo.kept.only(todo.kept.lines.keys() - {*checked})
+    return todo.kept.with_only(todo.kept.lines.keys() - {*checked})
 
 
 def _prepare(
-    plan: RecordingOptions, environment: Environment, todo: MissingQuestions, checked: Sequence[str], part: Path
+    plan: RecordingOptions,
+    environment: Environment,
+    todo: MissingQuestions,
+    checked: Sequence[str],
+    part: Path,
 ) -> None:
     """A fresh folder for a run, with what it need not do."""
     shutil.rmtree(part, ignore_errors=True)
@@ -164,7 +185,11 @@ def _run(plan: RecordingOptions, environment: Environment, part: Path, cache: Pa
     # Under a tox of its own, its TOX_WORK_DIR would have the last word.
     place = ["--workdir", str(plan.root / ".tox")]
     command = [*plan.tox, "run", *place, "-e", environment.name, "--", *plan.words]
-    own = {RECORDS_VARIABLE: str(part)} if plan.keep else {RECORDS_VARIABLE: str(part), "UV_CACHE_DIR": str(cache)}
+    own = (
+        {RECORDS_VARIABLE: str(part)}
+        if plan.keep
+        else {RECORDS_VARIABLE: str(part), "UV_CACHE_DIR": str(cache)}
+    )
     with _log_file(part).open("wb") as out:
         return subprocess.run(
             command, cwd=plan.root, env={**os.environ, **own}, stdin=subprocess.DEVNULL,
@@ -176,7 +201,9 @@ def _run(plan: RecordingOptions, environment: Environment, part: Path, cache: Pa
 _DONE_FILE = "by"
 
 
-def _run_digest(plan: RecordingOptions, environment: Environment, todo: MissingQuestions, checked: Sequence[str]) -> str:
+def _run_digest(
+    plan: RecordingOptions, environment: Environment, todo: MissingQuestions, checked: Sequence[str]
+) -> str:
     code = digest_code(FRAMEWORKS[environment.framework].module)
     said = repr((sorted(todo.due.items()), checked, todo.listing, plan.again, plan.words))
     return f"{code} {hashlib.sha256(said.encode()).hexdigest()}"
@@ -188,7 +215,11 @@ def _is_done(part: Path, by: str) -> bool:
 
 
 def _find_missing(
-    plan: RecordingOptions, environment: Environment, todo: MissingQuestions, checked: Sequence[str], part: Path
+    plan: RecordingOptions,
+    environment: Environment,
+    todo: MissingQuestions,
+    checked: Sequence[str],
+    part: Path,
 ) -> str:
     """What a run should have left and has not."""
     text, _, interface = record_files(part, environment.framework, environment.release)
@@ -210,7 +241,11 @@ def _log_file(part: Path) -> Path:
 
 
 def _merge_runs(
-    plan: RecordingOptions, environment: Environment, todo: MissingQuestions, parts: Sequence[Path], folder: Path
+    plan: RecordingOptions,
+    environment: Environment,
+    todo: MissingQuestions,
+    parts: Sequence[Path],
+    folder: Path,
 ) -> tuple[list[Path], Verification]:
     """The runs and what was kept made one: its files, the text last. And what was not verified."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -218,9 +253,9 @@ def _merge_runs(
     names = (environment.framework, environment.release)
     text, arrays, interface = record_files(folder, *names)
     runs = [record.load(record_files(part, *names)[0]) for part in parts]
-    made = record.merge([run.only(todo.due) for run in runs])
+    made = record.merge([run.with_only(todo.due) for run in runs])
     if todo.kept is not None and (staying := todo.kept.lines.keys() - made.lines):
-        made = record.merge([todo.kept.only(staying), made])
+        made = record.merge([todo.kept.with_only(staying), made])
     record.save(text, made)
     first, *others = [record_files(part, *names)[2] for part in parts]
     for other in others:
@@ -228,7 +263,9 @@ def _merge_runs(
             found = f"another listing than {first}"
             raise BadInput(str(other), "", "", found, "the same in every run")
     shutil.copy(first, interface)
-    return [interface, arrays, text], verify_answers(todo, runs[0], {case.id: case for case in catalogue()})
+    return [interface, arrays, text], verify_answers(
+        todo, runs[0], {case.id: case for case in catalogue()}
+    )
 
 
 def _log_tail(log: Path) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from adapters import record, array_store
+from adapters import array_store, record
 from adapters.answer import Answer
 from adapters.code_digest import digest_code
 from adapters.record import Record
@@ -21,9 +21,9 @@ from adapters.registry import FRAMEWORKS
 from cases.arrays import Array
 from cases.errors import BadInput
 from cases.model import Case
+from suites.array_difference import EXACT, difference
 from suites.sources import public_release, record_path
 from suites.truth import truth
-from suites.array_difference import EXACT, difference
 
 # Characters that are shown of an answer that was not verified, before and after the first of those
 # that differ.
@@ -84,7 +84,9 @@ def record_files(folder: Path, framework: str, release: str) -> tuple[Path, Path
     return text, array_store.path_beside(text), text.with_suffix(".interface.jsonl")
 
 
-def find_missing_questions(plan: RecordingOptions, environment: Environment, digests: Mapping[str, str]) -> MissingQuestions:
+def find_missing_questions(
+    plan: RecordingOptions, environment: Environment, digests: Mapping[str, str]
+) -> MissingQuestions:
     """What is to be done so that a folder has the record of a release that is wanted.
 
     ``digests``: of every question of the catalogue, by id.
@@ -113,7 +115,9 @@ def find_missing_questions(plan: RecordingOptions, environment: Environment, dig
     listing = plan.again or not interface.exists()
     if not interface.exists():
         whys.append("no interface")
-    return MissingQuestions(", ".join(whys), kept, lacking, checked, listing, _note(old, environment))
+    return MissingQuestions(
+        ", ".join(whys), kept, lacking, checked, listing, _note(old, environment)
+    )
 
 
 def read_record(text: Path, environment: Environment) -> tuple[Record | None, str]:
@@ -154,12 +158,16 @@ def verify_answers(todo: MissingQuestions, now: Record, cases: Mapping[str, Case
     for id in todo.checked:
         assert todo.kept is not None
         subjects = record.find_differing_subjects(todo.kept, now, id)
-        were, are = ({one.subject: one for one in each.kept(id)} for each in (todo.kept, now))
+        were, are = (
+            {one.subject: one for one in each.stored_answers(id)} for each in (todo.kept, now)
+        )
         if subjects and all(nearly_equal(cases[id], were[one], are[one]) for one in subjects):
             rounded.append(id)
         elif subjects:
             was, is_ = (bytes(one.lines[id].answers) for one in (todo.kept, now))
-            told.append("\n".join([f"    {id}: {', '.join(subjects)}", *_show_difference(was, is_)]))
+            told.append(
+                "\n".join([f"    {id}: {', '.join(subjects)}", *_show_difference(was, is_)])
+            )
     return Verification(tuple(told), tuple(rounded))
 
 

@@ -15,7 +15,7 @@ from adapters.registry import framework_of
 from cases.ledger import OBSERVATIONS, Relation
 from cases.model import Case, slug
 from suites import observation as seen_as
-from suites.cause_matching import ops_at_fault, ending_message, relations_of
+from suites.cause_matching import ending_message, ops_at_fault, relations_of
 from suites.observation import BrokenContract, Ended, OtherRedistributionPlan, WrongValue
 from suites.tensors import FULL, result_name
 from suites.truth import truth

@@ -39,7 +39,9 @@ def find_records(folder: Path) -> RecordPaths:
         if match and match[1] in FRAMEWORKS and (release := _version(match[2])):
             found.append((match[1], release, path))
     if not found:
-        raise Where(str(folder)).error("no record", "a folder of records, such as torch-2.13.0.jsonl")
+        raise Where(str(folder)).error(
+            "no record", "a folder of records, such as torch-2.13.0.jsonl"
+        )
     order = list(FRAMEWORKS)
     found.sort(key=lambda one: (order.index(one[0]), one[1]))
     return tuple((name, path) for name, _, path in found)

@@ -30,9 +30,17 @@ from cases.model import Case, slug
 from suites import frameworks_compared, replay
 from suites import record_index as shelves
 from suites.aspects import Context
-from suites.judge import ExplainedFinding, check_alone, bases, verdict_line, context_of_answer, mark_refused_routes, attach_causes
+from suites.judge import (
+    ExplainedFinding,
+    attach_causes,
+    bases,
+    check_alone,
+    context_of_answer,
+    mark_refused_routes,
+    verdict_line,
+)
+from suites.record_index import RecordIndex, RecordPaths, release_of
 from suites.replay import LiveRun, VerdictMismatch
-from suites.record_index import RecordPaths, RecordIndex, release_of
 from suites.truth import truth
 from suites.verdict import OUTCOMES, Finding, Outcome, Verdict
 
@@ -317,7 +325,9 @@ def select_cases(pattern: str) -> tuple[Case, ...]:
     return tuple(case for case in catalogue() if fnmatchcase(slug(case.id), pattern))
 
 
-def _judge_part(paths: RecordPaths, ledger: Path, pattern: str, live: Path | None, first: int) -> Tally:
+def _judge_part(
+    paths: RecordPaths, ledger: Path, pattern: str, live: Path | None, first: int
+) -> Tally:
     work = _read_inputs(paths, ledger, pattern, live)
     some = work.cases[first : first + _CASES_PER_PART]
     return count(some, work.shelf, work.ledger, work.live)

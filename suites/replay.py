@@ -88,7 +88,9 @@ def compare_verdicts(
     live: Iterable[Verdict], replayed: Iterable[Verdict], unstable: frozenset[str]
 ) -> list[VerdictMismatch]:
     """The verdicts of a case that one has and the other has not, those about one thing together."""
-    ours, theirs = ([_without_details(one, unstable) for one in lines] for lines in (live, replayed))
+    ours, theirs = (
+        [_without_details(one, unstable) for one in lines] for lines in (live, replayed)
+    )
     found = []
     left = list(theirs)
     missing = []

@@ -17,22 +17,22 @@ import pytest
 
 from adapters import record
 from adapters.answer import Answer
-from adapters.worker_client import WorkerError
 from adapters.protocol import Hello, Promises
 from adapters.registry import FRAMEWORKS, subjects
+from adapters.worker_client import WorkerError
 from cases.catalogue import FAMILIES, family
+from cases.dry_run import as_dry_run
 from cases.errors import BadInput
 from cases.ledger import LEDGER, Cause, load_ledger
 from cases.ledger import check_unique as check_ledger
 from cases.load import check_unique, load
 from cases.model import Case, Question, slug
-from cases.dry_run import as_dry_run
-from suites.failure import format_endings, failure_text
+from suites.failure import failure_text, format_endings
 from suites.judge import Judgement, judge
 from suites.observation import SEVERITIES, Severity
-from suites.recording import Recording
 from suites.record_index import find_records
-from suites.sources import RECORDS, SourceChoice, RecordedAnswers, Sources, most_devices
+from suites.recording import Recording
+from suites.sources import RECORDS, RecordedAnswers, SourceChoice, Sources, most_devices
 from suites.truth import check_defined
 from suites.verdict import RECORD, Verdict
 

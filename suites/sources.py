@@ -16,10 +16,10 @@ from packaging.version import InvalidVersion, Version
 
 from adapters import record
 from adapters.answer import Answer
-from adapters.worker_client import WorkerClient
 from adapters.protocol import Hello
 from adapters.record import Record
 from adapters.registry import FRAMEWORKS
+from adapters.worker_client import WorkerClient
 from cases.model import Question
 
 RECORDS = Path(__file__).resolve().parent.parent / "records"
@@ -121,7 +121,9 @@ class Sources:
                 continue
             if choice.source == "live":
                 processes = row.processes if spread else 1
-                self._sources[name] = LiveFramework(name, choice.python, devices, seconds, ahead, processes)
+                self._sources[name] = LiveFramework(
+                    name, choice.python, devices, seconds, ahead, processes
+                )
             else:
                 self._sources[name] = record.load(choice.source, name, row.subjects)
 
@@ -157,7 +159,9 @@ class Sources:
         Raises:
             WorkerError: a framework cannot be asked at all.
         """
-        return {n: one.greet() for n, one in self._sources.items() if isinstance(one, LiveFramework)}
+        return {
+            n: one.greet() for n, one in self._sources.items() if isinstance(one, LiveFramework)
+        }
 
     def pins(self, question: Question) -> RecordedAnswers:
         """What the records of the frameworks that run live answered.

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from adapters.protocol import Hello
-from adapters.registry import only_executes_plans, framework_of
+from adapters.registry import framework_of, only_executes_plans
 from suites.observation import SEVERITIES
 from suites.verdict import RECORD, Verdict
 
@@ -118,7 +118,9 @@ class Summary:
         named = Counter(one.ledger for one in bad if one.ledger)
         if named:
             lines.append("       the project's ledger names these causes, and excuses none here:")
-            lines += _lines_that_fit([f"{n:,} {cause}" for cause, n in named.most_common()], _MOST_NEW)
+            lines += _lines_that_fit(
+                [f"{n:,} {cause}" for cause, n in named.most_common()], _MOST_NEW
+            )
         return lines
 
     def _not_pinned(self) -> list[str]:

@@ -5,8 +5,8 @@ Static facts that the aspects share; looks at no answer.
 
 from __future__ import annotations
 
-from cases.mesh_derivation import meshes_of_tensors
 from cases.ledger import Aspect
+from cases.mesh_derivation import meshes_of_tensors
 from cases.model import Case, Layout, Mesh
 from cases.recipes import recipe_of, sizes_of
 from cases.recipes.layouts import tensor_layouts

@@ -13,21 +13,23 @@ import numpy as np
 from adapters.answer import Answer, Observed
 from adapters.reference import adapter as reference
 from adapters.reference import recipes
-from adapters.reference.gradient import ERROR
 from adapters.reference.evaluate import UndefinedValue, evaluate
+from adapters.reference.gradient import ERROR
 from cases.arrays import Array, pack, unpack
 from cases.errors import Where
 from cases.model import Case, Layout, Question, Tolerance
 from cases.ops import OPS
 from cases.program import TensorType
 from cases.recipes import recipe_of, sizes_of
-from cases.recipes.layouts import tensor_layouts, global_shapes
-from suites.tensors import UNSHARDED
+from cases.recipes.layouts import global_shapes, tensor_layouts
 from suites.array_difference import difference, format_array, tolerances
+from suites.tensors import UNSHARDED
 
 # A training step's numbers are of size one, at the end of sums of at most some thousand products:
 # a few thousand roundings of 2**-53 each.
-TRAINING_TOLERANCE = Tolerance(2.0**-40, 2.0**-40, "float64: some thousand roundings of numbers of size one")
+TRAINING_TOLERANCE = Tolerance(
+    2.0**-40, 2.0**-40, "float64: some thousand roundings of numbers of size one"
+)
 
 
 class Truth(msgspec.Struct, frozen=True):
@@ -71,7 +73,9 @@ class Truth(msgspec.Struct, frozen=True):
         """Where the wanted value is the case's own word and the reference has another: which."""
         if name not in self.differing:
             return ""
-        return f"wanted is the case's own word; the reference has {format_array(self.differing[name])}"
+        return (
+            f"wanted is the case's own word; the reference has {format_array(self.differing[name])}"
+        )
 
 
 def check_defined(case: Case) -> None:
@@ -206,10 +210,15 @@ def _truth_of_recipe(case: Case) -> Truth:
             for name, shape in global_shapes(recipe_of(question), sizes_of(question)).items()
         }
         return Truth({}, {}, placed, typed=typed)
-    found = {name: pack(np.asarray(value)) for name, value in recipes.forward_values(case.question).items()}
+    found = {
+        name: pack(np.asarray(value))
+        for name, value in recipes.forward_values(case.question).items()
+    }
     found |= {f"plain/{name}": found[name] for name in ("out", "loss")}
     return Truth(
-        found | case.expectation.right, dict.fromkeys(case.question.check, TRAINING_TOLERANCE), placed
+        found | case.expectation.right,
+        dict.fromkeys(case.question.check, TRAINING_TOLERANCE),
+        placed,
     )
 
 

@@ -16,9 +16,9 @@ from cases.layout import coordinate
 from cases.model import Case, Foreign, Layout, Mesh
 from cases.notation import format_both_notations
 from suites import observation as seen
-from suites.observation import Fired, Observation, total_bytes
-from suites.tensors import FULL, result_name, mesh_of
 from suites.array_difference import EXACT, difference, format_array
+from suites.observation import Fired, Observation, total_bytes
+from suites.tensors import FULL, mesh_of, result_name
 from suites.verdict import Finding, Verdict
 
 
@@ -79,7 +79,11 @@ def describe_observation(one: Observation, mesh: Mesh) -> ObservationText:
     match one:
         case seen.WrongValue(wanted, got, position, allowed, _):
             rank = "every rank" if position is None else format_position(mesh, position)
-            return ObservationText(format_array(wanted), format_array(got), f"on {rank}: {difference(wanted, got, allowed)}")
+            return ObservationText(
+                format_array(wanted),
+                format_array(got),
+                f"on {rank}: {difference(wanted, got, allowed)}",
+            )
         case seen.WrongDtype(wanted, got):
             return ObservationText(f"dtype {wanted}", f"dtype {got}")
         case seen.WrongShape(wanted, got):
@@ -88,35 +92,57 @@ def describe_observation(one: Observation, mesh: Mesh) -> ObservationText:
             return _describe_shard(format_position(mesh, position), wanted, got)
         case seen.WrongOffset(position, wanted, got):
             return ObservationText(
-                f"begins at {list(wanted)}", f"begins at {list(got)}", format_position(mesh, position)
+                f"begins at {list(wanted)}",
+                f"begins at {list(got)}",
+                format_position(mesh, position),
             )
         case seen.WrongMesh(position, wanted, got):
             return _describe_shard(format_position(mesh, position), wanted, got)
         case seen.WrongLayout(wanted, got):
-            return ObservationText(format_reported_layout(wanted, mesh), format_reported_layout(got, mesh))
+            return ObservationText(
+                format_reported_layout(wanted, mesh), format_reported_layout(got, mesh)
+            )
         case seen.OtherLayout(theirs, ours):
-            return ObservationText(format_reported_layout(theirs, mesh), format_reported_layout(ours, mesh))
+            return ObservationText(
+                format_reported_layout(theirs, mesh), format_reported_layout(ours, mesh)
+            )
         case seen.RanksDiffer(reports, position, first, other):
             if position is None or first is None or other is None:
                 return ObservationText("one report from all ranks", "; ".join(reports))
             wanted_text = f"{format_array(first)} as on {format_position(mesh, 0)}"
-            return ObservationText(wanted_text, format_array(other), format_position(mesh, position))
+            return ObservationText(
+                wanted_text, format_array(other), format_position(mesh, position)
+            )
         case seen.OtherRedistributionPlan(_, implied, fired, cheapest):
             more = f"{format_factor(fired, implied)} the implied plan"
             if cheapest is not None and cheapest != implied:
                 more += f"; the cheapest is {format_collectives_with_bytes(cheapest)}"
-            return ObservationText(format_collectives_with_bytes(implied), format_collectives_with_bytes(fired), more=more)
+            return ObservationText(
+                format_collectives_with_bytes(implied),
+                format_collectives_with_bytes(fired),
+                more=more,
+            )
         case seen.BrokenContract(_, implied, fired, lacking, extra):
             parts = [("lacking", lacking), ("not in the parallel plan", extra)]
-            more = "; ".join(f"{what}: {format_operand_bytes(some)}" for what, some in parts if some)
+            more = "; ".join(
+                f"{what}: {format_operand_bytes(some)}" for what, some in parts if some
+            )
             more += f"; {format_factor(fired, implied)} the parallel plan"
-            return ObservationText(format_operand_bytes(implied), format_operand_bytes(fired), more=more)
+            return ObservationText(
+                format_operand_bytes(implied), format_operand_bytes(fired), more=more
+            )
         case seen.WrongCount(counts, fired):
-            return ObservationText(format_counts(counts), format_counts(Counter(c.kind for c in fired)))
+            return ObservationText(
+                format_counts(counts), format_counts(Counter(c.kind for c in fired))
+            )
         case seen.TooMany(enough, fired):
-            return ObservationText(f"no more than {format_counts(enough)}", format_collectives(fired))
+            return ObservationText(
+                f"no more than {format_counts(enough)}", format_collectives(fired)
+            )
         case seen.CountersDisagree(why, fired):
-            return ObservationText("counters that fit what happened", format_collectives(fired) if fired else why)
+            return ObservationText(
+                "counters that fit what happened", format_collectives(fired) if fired else why
+            )
         case seen.Missing(field):
             return ObservationText(_FIELDS.get(field, field), "nothing: it is not in the answer")
         case seen.Ended(end):
@@ -156,8 +182,14 @@ def format_plan_table(one: seen.OtherRedistributionPlan | seen.BrokenContract) -
         rows += [(name, some) for name, some in (("lacking", one.lacking), ("extra", one.extra))
                  if some]  # fmt: skip
         noun = "the parallel plan"
-    text = format_collectives if isinstance(one, seen.OtherRedistributionPlan) else format_operand_bytes
-    said = [(name, text(some), f"{total_bytes(some):,.0f} B" if some else "") for name, some in rows]
+    text = (
+        format_collectives
+        if isinstance(one, seen.OtherRedistributionPlan)
+        else format_operand_bytes
+    )
+    said = [
+        (name, text(some), f"{total_bytes(some):,.0f} B" if some else "") for name, some in rows
+    ]
     lines = [f"{name:<10}{cost:>9}   {what}" for name, what, cost in said]
     at = next(at for at, (name, _) in enumerate(rows) if name == "fired")
     lines[at] += f"    {format_factor(one.fired, one.implied)} {noun}"
@@ -173,8 +205,14 @@ def format_tolerated(finding: Finding, mesh: Mesh) -> str:
         case seen.OtherLayout(theirs, ours):
             text = f"{at} is {format_reported_layout(ours, mesh)}, in {finding.against} "
             text += format_reported_layout(theirs, mesh)
-        case seen.OtherRedistributionPlan(_, implied, fired, _) | seen.BrokenContract(_, implied, fired, _, _):
-            noun = "the implied plan" if isinstance(one, seen.OtherRedistributionPlan) else "the parallel plan"
+        case seen.OtherRedistributionPlan(_, implied, fired, _) | seen.BrokenContract(
+            _, implied, fired, _, _
+        ):
+            noun = (
+                "the implied plan"
+                if isinstance(one, seen.OtherRedistributionPlan)
+                else "the parallel plan"
+            )
             text = f"{at} fires {format_collectives_with_bytes(fired)}, {format_factor(fired, implied)} {noun}"
         case seen.Ended(end):
             text = format_ending(end)
@@ -202,11 +240,17 @@ def format_operand_bytes(fired: Fired) -> str:
     return ", ".join(f"{what} of {n:,} B" for what, n in found.items() if n) or "none"
 
 
-def _describe_shard(where: str, wanted: Array | tuple[int, ...], got: Array | tuple[int, ...]) -> ObservationText:
+def _describe_shard(
+    where: str, wanted: Array | tuple[int, ...], got: Array | tuple[int, ...]
+) -> ObservationText:
     if isinstance(wanted, Array) and isinstance(got, Array):
         off = difference(wanted, got, EXACT)
-        return ObservationText(format_array(wanted), format_array(got), f"{where}: {off}" if off else where)
-    return ObservationText(f"a shard of shape {_shape(wanted)}", f"one of shape {_shape(got)}", where)
+        return ObservationText(
+            format_array(wanted), format_array(got), f"{where}: {off}" if off else where
+        )
+    return ObservationText(
+        f"a shard of shape {_shape(wanted)}", f"one of shape {_shape(got)}", where
+    )
 
 
 def _shape(one: Array | tuple[int, ...]) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from adapters.answer import Answer, Collective, Done, Observed
 from adapters.reference.meshes import observe as observe_meshes
 from cases.arrays import numpy_dtype, pack, unpack
-from cases.layout import largest_shard, are_equivalent
+from cases.layout import are_equivalent, largest_shard
 from cases.ledger import Aspect
 from cases.model import Case, Layout
 from suites.collectives import implied_by_redistribution, implied_by_step

@@ -16,7 +16,7 @@ from adapters import protocol
 from adapters.answer import Answer, Collective, Observed
 from adapters.worker_process import ROOT
 from cases.arrays import pack, unpack
-from cases.layout import coordinates, offset, index_ranges, are_equivalent
+from cases.layout import are_equivalent, coordinates, index_ranges, offset
 from cases.model import Input, Layout, Mesh, Question, Step, mesh
 from cases.notation import from_placements
 

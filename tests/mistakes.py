@@ -13,12 +13,12 @@ import msgspec
 import numpy as np
 
 from adapters.answer import Answer, Collective, Done, End, Observed, Refused
+from adapters.reference.evaluate import Value, cut_shards, evaluate, join_shards
 from adapters.reference.implied_plan import implied_plan
 from adapters.reference.meshes import observe as observe_meshes
 from adapters.reference.redistribution_plan import execute_plan
-from adapters.reference.evaluate import Value, cut_shards, evaluate, join_shards
 from cases.arrays import pack, unpack
-from cases.layout import offset, index_ranges, are_equivalent
+from cases.layout import are_equivalent, index_ranges, offset
 from cases.ledger import Aspect
 from cases.model import Case, Layout, Mesh, Step
 from suites.collectives import LOWERINGS, implied_by_redistribution, implied_by_step
@@ -257,7 +257,7 @@ def _coordinate_permuted(case: Case, mesh: Mesh, observed: Observed) -> Observed
 def _comparison_denied(case: Case, mesh: Mesh, observed: Observed) -> Observed | None:
     if observed.name not in mesh_names(case) or observed.dtype != "bool":
         return None
-    return _with_shards(observed, [~are_equivalent for are_equivalent in _shards(observed)])
+    return _with_shards(observed, [~shard for shard in _shards(observed)])
 
 
 _VALUES: frozenset[Aspect] = frozenset({"soundness", "global"})

@@ -14,7 +14,7 @@ from adapters.interface import Default, Fact, Head, Interface, Name, Printed
 from adapters.record import Record
 from cases.model import Case
 from reports.drift import page_html, page_markdown, release_history
-from reports.drift.model import Upgrade, FrameworkHistory
+from reports.drift.model import FrameworkHistory, Upgrade
 from suites.sources import RECORDS, record_path
 
 OLDER = {"torch": "2.13.0", "jax": "0.10.2"}

@@ -16,7 +16,7 @@ from adapters.answer import Answer, Collective, Done, Observed
 from adapters.reference import recipes
 from adapters.reference.evaluate import cut_shards
 from cases.arrays import pack, unpack
-from cases.layout import largest_shard, canonical, offset, index_ranges
+from cases.layout import canonical, index_ranges, largest_shard, offset
 from cases.model import Case, Layout, Mesh
 from cases.recipes.parameter_values import LEARNING_RATE
 from suites.contracts import as_collective, contract_terms

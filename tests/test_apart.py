@@ -16,9 +16,9 @@ from cases.errors import BadInput, Where
 from cases.load import read_case
 from cases.model import Case, Input, Layout, Param, Question, Step, Tolerance, mesh
 from cases.ops import OPS
+from suites.array_difference import difference, format_array, tolerance_of_shard
 from suites.judge import judge
 from suites.truth import truth
-from suites.array_difference import difference, tolerance_of_shard, format_array
 from tests.jax_client import JIT, Client
 from tests.mistakes import right_answer
 from tests.torch_worker import Live

@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from adapters.record import load
 from adapters.array_store import path_beside
+from adapters.record import load
 from cases.errors import BadInput
-from tests.test_worker_client import question
 from tests.test_record import answered, kept
+from tests.test_worker_client import question
 
 
 def lines(path: Path) -> list[bytes]:

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from adapters.jax_xla import lines as jax_lines
+from adapters.jax_xla import source_lines as jax_lines
 from adapters.jax_xla.attempt import AnswerEnded
-from adapters.torch_dtensor import ops as torch_lines
+from adapters.torch_dtensor import source_lines as torch_lines
 from cases.catalogue.operators import ONE, arguments, operands, tensors
 from cases.catalogue.samples import SAMPLES
 from cases.model import Layout, Question, Step
@@ -43,10 +43,10 @@ def _jax(release: str, explicit: bool) -> Line:
 
 
 FRAMEWORKS: dict[str, tuple[Line, Callable[[str], str]]] = {
-    "torch": (_torch, torch_lines.variable),
+    "torch": (_torch, torch_lines.variable_name),
     **{
         f"jax-{release}-{'explicit' if explicit else 'jit'}":
-            (_jax(release, explicit), jax_lines.variable)
+            (_jax(release, explicit), jax_lines.variable_name)
         for release in RELEASES for explicit in (False, True)
     },
 }  # fmt: skip
@@ -167,5 +167,5 @@ def test_no_name_of_a_line_captures_an_input(framework: str) -> None:
 def test_two_names_never_become_one() -> None:
     """A name that is taken gets a _, and so does one that looks like that."""
     names = ("y", "y_", "_y", "_y_", "slice", "slice_", "slice__", "mesh", "mesh_", "if_", "x_of")
-    for variable in (torch_lines.variable, jax_lines.variable):
+    for variable in (torch_lines.variable_name, jax_lines.variable_name):
         assert len({variable(name) for name in names}) == len(names)

@@ -37,14 +37,21 @@ def test_samples_have_distinct_values_away_from_zero() -> None:
     """So that a mistake shows: of "small" and "other" operands no two elements are alike."""
     for sample in (one for samples in SAMPLES.values() for one in samples):
         small, other = (
-            {float(x) for one in tensors(sample) if one.kind == kind for x in operand_values(one).flat}
+            {
+                float(x)
+                for one in tensors(sample)
+                if one.kind == kind
+                for x in operand_values(one).flat
+            }
             for kind in ("small", "other")
         )
         assert 0 not in small | other
         assert not small & other, sample.name
         for one in tensors(sample):
             if one.kind in ("small", "other", "unit", "share", "positive"):
-                assert len({float(x) for x in operand_values(one).flat}) == operand_values(one).size, sample.name
+                assert (
+                    len({float(x) for x in operand_values(one).flat}) == operand_values(one).size
+                ), sample.name
 
 
 def test_every_public_report_is_of_a_kind() -> None:

@@ -43,11 +43,14 @@ def test_whatever_is_loaded_counts(framework: str) -> None:
 def test_what_changes_no_answer_does_not_count() -> None:
     """Of other frameworks, of the catalogue, of what is right, of how answers are kept."""
     found = names(TORCH)
-    assert {"adapters.torch_dtensor.rows", "adapters.torch_dtensor.recipes.plans"} <= found
-    assert {"adapters.host", "adapters.normal", "adapters.worker", "cases.layout"} <= found
+    assert {
+        "adapters.torch_dtensor.op_table",
+        "adapters.torch_dtensor.recipes.parallel_plans",
+    } <= found
+    assert {"adapters.worker_client", "adapters.scrub", "adapters.worker", "cases.layout"} <= found
     for other in (
-        "adapters.jax_xla", "adapters.record", "adapters.kept", "adapters.interface",
-        "adapters.torch_dtensor.interface", "cases.catalogue", "cases.ledger", "cases.expect",
+        "adapters.jax_xla", "adapters.record", "adapters.record_codec", "adapters.interface",
+        "adapters.torch_dtensor.interface", "cases.catalogue", "cases.ledger", "cases.expectations",
         "cases.recipes.contracts",
     ):  # fmt: skip
         assert not any(f"{name}.".startswith(f"{other}.") for name in found), other
@@ -60,8 +63,8 @@ def test_the_digest_is_of_what_counts_wherever_it_lies(tmp_path: Path) -> None:
     counts = {
         "cases/catalogue/lesson.toml": False,
         "cases/catalogue/operators.py": False,
-        "adapters/jax_xla/rows.py": False,
-        "adapters/torch_dtensor/rows.py": True,
+        "adapters/jax_xla/op_table.py": False,
+        "adapters/torch_dtensor/op_table.py": True,
         "cases/layout.py": True,
     }
     for name, changes in counts.items():

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from adapters.answer import Answer, Done, Observed, Refused
-from adapters.completeness import required_fields, join_observed_shards, find_missing_fields
+from adapters.completeness import find_missing_fields, join_observed_shards, required_fields
 from adapters.jax_xla.names import PROMISES
 from adapters.protocol import Field, Promise, Promises
 from adapters.record import Record, digest_question, load
@@ -166,7 +166,9 @@ def test_a_plain_tensor_lies_on_no_mesh() -> None:
         Step("w", "add", ("v", 1)),
         Step("z", "multiply", ("y", "w")),
     ]
-    fields = required_fields(question("plain", LINE, [given("x", [8], "S(0)")], steps), "torch", TORCH)
+    fields = required_fields(
+        question("plain", LINE, [given("x", [8], "S(0)")], steps), "torch", TORCH
+    )
     local = {"dtype", "collectives", "shards"}
     assert {*fields["a"]} == {*fields["b"]} == local
     assert {*fields["v"]} == {*fields["w"]} == local | {"full"}
@@ -186,7 +188,9 @@ def test_jit_says_no_layout_of_what_is_used_later_and_of_stacked_addends() -> No
     assert fields[""] == ("program",)
     assert "full" not in required_fields(asked, "jax/shard_map:implied", PROMISES)["x"]
     assert "offsets" not in required_fields(asked, "jax/explicit", PROMISES)["x"]
-    assert {*TORCH["torch"].real} - {*required_fields(asked, "torch", TORCH)["x"]} == {"collectives"}
+    assert {*TORCH["torch"].real} - {*required_fields(asked, "torch", TORCH)["x"]} == {
+        "collectives"
+    }
 
 
 def test_what_an_answer_says_is_owed_has_no_more_than_what_the_question_says_is() -> None:

@@ -11,12 +11,22 @@ import pytest
 from adapters.answer import Answer, Collective, Done, Observed
 from cases.arrays import pack, unpack
 from cases.catalogue.training import case, cases
+from cases.dry_run import as_dry_run
 from cases.ledger import PLANS
 from cases.model import Case, Mesh, mesh
-from cases.dry_run import as_dry_run
 from cases.recipes import MODELS, RECIPES
-from cases.recipes.contracts import CONTRACTS, ExpectedCollectives, ContractTerm, expected_collectives
-from suites.collectives import MERGED_AXES, ALL_REDUCE_FOR_REDUCE_SCATTER, ONE_AXIS_AT_A_TIME, Lowering
+from cases.recipes.contracts import (
+    CONTRACTS,
+    ContractTerm,
+    ExpectedCollectives,
+    expected_collectives,
+)
+from suites.collectives import (
+    ALL_REDUCE_FOR_REDUCE_SCATTER,
+    MERGED_AXES,
+    ONE_AXIS_AT_A_TIME,
+    Lowering,
+)
 from suites.contracts import OTHER_GROUPING, check_contract, explain_pass
 from suites.judge import context_of_answer
 from suites.observation import WrongLayout
@@ -28,9 +38,13 @@ from tests.judging import findings
 TWO = mesh({"a": 2, "b": 4})
 
 
-def wanted(kind: str, axes: str, bytes_: int, count: int = 1, spare: bool = False) -> ExpectedCollectives:
+def wanted(
+    kind: str, axes: str, bytes_: int, count: int = 1, spare: bool = False
+) -> ExpectedCollectives:
     """Something due forward; ``axes`` one letter each."""
-    return ExpectedCollectives(ContractTerm("forward", kind, tuple(axes), "", "", "", spare), count, bytes_)
+    return ExpectedCollectives(
+        ContractTerm("forward", kind, tuple(axes), "", "", "", spare), count, bytes_
+    )
 
 
 def fired(kind: str, axes: str, bytes_: int, on: Mesh = TWO) -> Collective:
@@ -60,7 +74,11 @@ def fired(kind: str, axes: str, bytes_: int, on: Mesh = TWO) -> Collective:
             [wanted("all-gather", "a", 64), wanted("all-gather", "a", 64, spare=True)],
             (),
         ),
-        ([fired("all-reduce", "a", 64)], [wanted("reduce-scatter", "a", 64)], (ALL_REDUCE_FOR_REDUCE_SCATTER,)),
+        (
+            [fired("all-reduce", "a", 64)],
+            [wanted("reduce-scatter", "a", 64)],
+            (ALL_REDUCE_FOR_REDUCE_SCATTER,),
+        ),
         # First over the replicas, of shards; or first of all, of whole gradients.
         (
             [fired("all-reduce", "ab", 64)],
@@ -137,7 +155,9 @@ def test_the_message_says_what_is_missing_and_extra_where() -> None:
         Collective("all-to-all", ("fsdp",), 4, 99, "backward"),
     )
     answer = Answer(trained.id, "torch", Done(), (), program)
-    forward, backward, update = check_contract(context_of_answer(trained, answer, truth(trained), {}))
+    forward, backward, update = check_contract(
+        context_of_answer(trained, answer, truth(trained), {})
+    )
     assert (forward.outcome, update.outcome) == ("agree", "agree")
     assert (backward.outcome, backward.severity) == ("divergence", "wrong")
     assert make_verdict(backward, trained, "torch").why == (
@@ -187,7 +207,9 @@ def test_every_recipe_has_a_contract_with_a_source() -> None:
 def test_a_formula_that_gives_no_whole_number_is_refused() -> None:
     """Rather than rounded: half a byte is a mistake in the formula or in the sizes."""
     with pytest.raises(ValueError, match=r"is 42\.\d+"):
-        expected_collectives(RECIPES["mlp-tp"], {"batch": 1, "dim": 1, "hidden": 4}, mesh({"tp": 2}), 42.5)  # type: ignore[arg-type]
+        expected_collectives(
+            RECIPES["mlp-tp"], {"batch": 1, "dim": 1, "hidden": 4}, mesh({"tp": 2}), 42.5
+        )  # type: ignore[arg-type]
 
 
 def test_a_layout_for_the_wrong_dim_is_told() -> None:

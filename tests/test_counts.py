@@ -8,23 +8,23 @@ from typing import get_args
 import pytest
 
 from adapters.answer import Collective, CollectiveKind, received_bytes
+from adapters.reference.evaluate import cut_shards
 from adapters.reference.implied_plan import implied_plan
 from adapters.reference.redistribution_plan import as_collectives, execute_plan
-from adapters.reference.evaluate import cut_shards
 from cases.arrays import unpack
 from cases.catalogue.build import make_input
 from cases.model import mesh
 from cases.notation import from_placements
 from suites import effects
 from suites.collectives import (
+    ALL_REDUCE_FOR_REDUCE_SCATTER,
     GATHER_FOR_ALL_TO_ALL,
     MERGED_AXES,
-    ALL_REDUCE_FOR_REDUCE_SCATTER,
     ONE_AXIS_AT_A_TIME,
-    LoweringResult,
     ImpliedCollectives,
-    explain_by_lowerings,
+    LoweringResult,
     compare_collectives,
+    explain_by_lowerings,
     plan_kind,
 )  # fmt: skip
 from suites.observation import RedistributionPlanKind
@@ -60,7 +60,12 @@ def fired(text: str) -> tuple[Collective, ...]:
         ("jax/jit", "ARa", "RSa", LoweringResult(rules=(ALL_REDUCE_FOR_REDUCE_SCATTER,))),
         ("jax/jit", "ARa ARb", "RSa RSb", LoweringResult(rules=(ALL_REDUCE_FOR_REDUCE_SCATTER,))),
         ("jax/jit", "ARab", "ARa ARb", LoweringResult(rules=(MERGED_AXES,))),
-        ("jax/jit", "ARab", "RSa ARb", LoweringResult(rules=(ALL_REDUCE_FOR_REDUCE_SCATTER, MERGED_AXES))),
+        (
+            "jax/jit",
+            "ARab",
+            "RSa ARb",
+            LoweringResult(rules=(ALL_REDUCE_FOR_REDUCE_SCATTER, MERGED_AXES)),
+        ),
         ("jax/jit", "AGa", "AAa", LoweringResult(plan="gathers")),
         ("jax/jit", "CPab", "AGb", LoweringResult(plan="permutes")),
         ("jax/jit", "AAab", "AGb AAa", LoweringResult(plan="exchanges")),
@@ -97,8 +102,16 @@ def test_one_axis_after_another_is_said() -> None:
     """Equal to what is implied, where the cheapest plan has one collective over both axes."""
     both = ImpliedCollectives(fired("AGb AGa"), fired("AGab"))
     found = compare_collectives(TWO, "torch", "y", fired("AGb AGa"), both)
-    assert (found.severity, found.why) == (None, f"{ONE_AXIS_AT_A_TIME.name}: {ONE_AXIS_AT_A_TIME.why}")
-    assert compare_collectives(TWO, "torch", "y", fired("AGb AGa"), ImpliedCollectives(fired("AGb AGa"))).why == ""
+    assert (found.severity, found.why) == (
+        None,
+        f"{ONE_AXIS_AT_A_TIME.name}: {ONE_AXIS_AT_A_TIME.why}",
+    )
+    assert (
+        compare_collectives(
+            TWO, "torch", "y", fired("AGb AGa"), ImpliedCollectives(fired("AGb AGa"))
+        ).why
+        == ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,7 +128,9 @@ def test_another_plan_is_costly_if_it_moves_more_bytes(
     counted: str, wanted: str, severity: str | None
 ) -> None:
     """And free if it does not."""
-    found = compare_collectives(TWO, "jax/jit", "y", fired(counted), ImpliedCollectives(fired(wanted)))
+    found = compare_collectives(
+        TWO, "jax/jit", "y", fired(counted), ImpliedCollectives(fired(wanted))
+    )
     assert found.severity == severity
     assert found.outcome == ("divergence" if severity == "costly" else "agree")
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adapters.reference.meshes import observe
 from adapters.reference.evaluate import evaluate
+from adapters.reference.meshes import observe
 from cases.arrays import unpack
 from cases.catalogue import parallel_dims
 from cases.catalogue.parallel_dims import Degrees
-from cases.mesh_derivation import derive_all, are_equal, as_derived, meshes_of_tensors
 from cases.load import load
+from cases.mesh_derivation import are_equal, as_derived, derive_all, meshes_of_tensors
 from cases.model import STACKED_AXIS, Case, Layout, Mesh, MeshStep, mesh
 
 

@@ -157,7 +157,13 @@ def test_every_option_is_in_the_readme() -> None:
     pytest_addoption(parser)  # type: ignore[arg-type]
     told = set(re.findall(r"`(--[a-z-]+)", README)) | set(re.findall(r", `(--[a-z-]+)", README))
     assert set(parser.names) <= told
-    others = {"--junitxml", "--lf", "--dist", "--cases", *matrix.make_parser()._option_string_actions}
+    others = {
+        "--junitxml",
+        "--lf",
+        "--dist",
+        "--cases",
+        *matrix.make_parser()._option_string_actions,
+    }
     assert told - set(parser.names) <= others
 
 

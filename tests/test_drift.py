@@ -20,13 +20,18 @@ from cases.arrays import Array, pack, unpack
 from cases.model import Foreign, Layout
 from reports import __main__ as command_line
 from reports.drift import page_html, page_markdown, release_history
+from reports.drift.answer_changes import find_differences, find_hidden_kinds, find_uncountable_steps
+from reports.drift.answer_pair import AnswerPair
 from reports.drift.case_history import find_unchanged_releases, format_history
-from reports.drift.answer_changes import find_differences, find_uncountable_steps, find_hidden_kinds
 from reports.drift.finding_listing import UnknownId, list_finding
 from reports.drift.grouping import case_size
 from reports.drift.model import CHANGE_KINDS, ChangeKind
-from reports.drift.answer_pair import AnswerPair
-from reports.drift.patterns import collectives_pattern, format_collectives, layout_pattern, message_pattern
+from reports.drift.patterns import (
+    collectives_pattern,
+    format_collectives,
+    layout_pattern,
+    message_pattern,
+)
 from reports.drift.tables import format_releases
 from suites.sources import record_path
 from tests import planted as p
@@ -251,7 +256,9 @@ def test_what_cannot_be_counted_is_not_seen(tmp_path: Path) -> None:
     assert border.unseen == ((p.MOVE, "torch", "y"),)
     markdown, _ = p.pages(p.stories(tmp_path))
     assert "| torch 2.13.0 → 2.13.9 | 7 | 0 | 0 | 1 |" in markdown
-    assert "collectives of y, in one of the two" in "\n".join(format_history(tmp_path, p.cases()[p.MOVE]))
+    assert "collectives of y, in one of the two" in "\n".join(
+        format_history(tmp_path, p.cases()[p.MOVE])
+    )
 
 
 def test_what_a_release_hides_is_not_seen(tmp_path: Path) -> None:
@@ -268,8 +275,14 @@ def test_what_a_release_hides_is_not_seen(tmp_path: Path) -> None:
     edit = p.on(p.MOVE, p.seen("y", collectives=lambda own: (*own, GATHER)))
     assert len(p.border(p.planted(tmp_path / "2", edit, unseen=(sentence,))).changes) == 1
     assert find_hidden_kinds((sentence,), (sentence,)) == frozenset()
-    assert find_hidden_kinds((), ("all-gather, broadcast: as scatter",)) == {"all-gather", "broadcast"}
-    assert find_hidden_kinds((), ("CommDebugMode counts less: no second counter checks ours",)) == frozenset()
+    assert find_hidden_kinds((), ("all-gather, broadcast: as scatter",)) == {
+        "all-gather",
+        "broadcast",
+    }
+    assert (
+        find_hidden_kinds((), ("CommDebugMode counts less: no second counter checks ours",))
+        == frozenset()
+    )
 
 
 def test_a_question_in_other_words_is_no_drift(tmp_path: Path) -> None:
@@ -362,7 +375,10 @@ def test_counts_change_pass_by_pass() -> None:
     other = msgspec.structs.replace(GATHER, axes=("y",))
     assert collectives_pattern((GATHER,), ()) == "all-gather → none"
     assert collectives_pattern((GATHER,), (GATHER, GATHER)) == "more all-gather"
-    assert collectives_pattern((GATHER,), (Collective("all-to-all", ("x",), 4, 1),)) == "all-gather → all-to-all"
+    assert (
+        collectives_pattern((GATHER,), (Collective("all-to-all", ("x",), 4, 1),))
+        == "all-gather → all-to-all"
+    )
     assert collectives_pattern((GATHER,), (other,)) == "all-gather of other axes"
     assert collectives_pattern((GATHER,), (GATHER, back)) == "backward: none → all-gather"
     assert collectives_pattern((GATHER, other), (other, GATHER)) == "in another order"
@@ -462,7 +478,9 @@ def test_both_pages_are_fresh_and_have_every_change_in_one_finding() -> None:
     """What `python -m reports drift` would write is there; the records are read once."""
     pages = {module: module.PAGE.read_text() for module in (page_markdown, page_html)}
     for module, text in pages.items():
-        fresh = text == module.page(release_history.committed_histories(), release_history.catalogue_by_id())
+        fresh = text == module.page(
+            release_history.committed_histories(), release_history.catalogue_by_id()
+        )
         assert fresh, f"{module.PAGE.name} is stale: python -m reports drift"
     for story in release_history.committed_histories():
         changes = Counter(change for border in story.borders for change in border.changes)

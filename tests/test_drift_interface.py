@@ -78,7 +78,10 @@ def test_a_name_that_is_gone_takes_what_is_in_it(tmp_path: Path) -> None:
 def test_what_moved_is_told_by_the_line_to_write() -> None:
     """From the names table, at the border where it moved and at no other."""
     names = release_history.read_names_table("torch")
-    moves = {change.case: change for change in find_interface_changes("torch", names, (), (), ("2.4.1", "2.5.1"))}
+    moves = {
+        change.case: change
+        for change in find_interface_changes("torch", names, (), (), ("2.4.1", "2.5.1"))
+    }
     moved_ = moves["torch.distributed.tensor.DTensor"]
     assert moved_.before == "from torch.distributed._tensor import DTensor"
     assert moved_.after == "from torch.distributed.tensor import DTensor"

@@ -13,13 +13,13 @@ import pytest
 from adapters.answer import Answer, Collective, Crashed, Done, Hung, Observed, Refused, Unsupported
 from cases.arrays import pack
 from cases.catalogue import family
-from cases.model import Case, Input, Layout, Question, mesh
 from cases.dry_run import as_dry_run
+from cases.model import Case, Input, Layout, Question, mesh
 from reports.dry_run import read_agreement
-from suites.aspects import TENSOR_ASPECTS, check_tensors
 from suites.answer_differences import ONLY_WITH_DATA, compare_dry_run
+from suites.aspects import TENSOR_ASPECTS, check_tensors
 from suites.frameworks_compared import compare_answers
-from suites.judge import judge, leave_to_real_run, context_of_answer, drop_unreached
+from suites.judge import context_of_answer, drop_unreached, judge, leave_to_real_run
 from suites.observation import DryRunDiffers, WrongShard
 from suites.sources import SourceChoice, Sources, most_devices
 from suites.truth import Truth
@@ -35,7 +35,7 @@ SAMPLE = [
     )
     for case in family(name)[::step]
 ]  # fmt: skip
-PLANS = {case.id: case for case in family("plans")}
+PLANS = {case.id: case for case in family("dry_runs")}
 
 
 @pytest.fixture(scope="module")
@@ -256,7 +256,9 @@ def test_a_shard_of_another_shape_than_its_layout_s_is_unsound(local: tuple[int,
     assert (agrees.outcome, found.outcome) == ("agree", "divergence")
     assert isinstance(found.observation, WrongShard)
     torch = context_of_answer(_case(), PLAN, right, {})
-    jax = context_of_answer(_case(), msgspec.structs.replace(dry(local=local), subject="jax/jit"), right, {})
+    jax = context_of_answer(
+        _case(), msgspec.structs.replace(dry(local=local), subject="jax/jit"), right, {}
+    )
     held = [one for one in compare_answers(jax, torch, frozenset()) if one.aspect == "shards"]
     assert [(one.outcome, one.against) for one in held] == [("divergence", "torch")]
     held = [one for one in compare_answers(jax, torch, frozenset({"y"})) if one.aspect == "shards"]

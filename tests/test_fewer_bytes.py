@@ -18,12 +18,12 @@ from cases.catalogue import FAMILIES, family
 from cases.model import Case, Layout, Step
 from cases.ops import OPS
 from cases.ops.op import Labels, Params, Shape
+from suites.array_difference import difference
 from suites.collectives import ImpliedCollectives, explain_by_lowerings, implied_by_step
 from suites.record_index import find_records
 from suites.sources import RECORDS
 from suites.tensors import mesh_of
 from suites.truth import truth
-from suites.array_difference import difference
 from suites.wording import format_collectives
 
 # A change of layout implies the algebra's moves, and less is free to whoever finds it.

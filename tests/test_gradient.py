@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adapters.reference.gradient import ERROR, gradient
 from adapters.reference.evaluate import evaluate, steps_between
+from adapters.reference.gradient import ERROR, gradient
 from cases.errors import BadInput
 from cases.load import load
 

@@ -385,7 +385,7 @@ from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec as P
 from adapters.jax_xla import collectives, hlo
 from adapters.jax_xla.arrays import jax_mesh
-from adapters.jax_xla.program import Compiler
+from adapters.jax_xla.compiled_program import Compiler
 from cases.model import mesh
 
 compiler = Compiler()

@@ -17,11 +17,20 @@ import pytest
 from packaging.version import Version
 
 from adapters import interface
-from adapters.inspection import format_literal, format_signature, deprecation_of_call
-from adapters.interface import Default, Head, Interface, Module, Name, Printed, load, find_public_names
+from adapters.inspection import deprecation_of_call, format_literal, format_signature
+from adapters.interface import (
+    Default,
+    Head,
+    Interface,
+    Module,
+    Name,
+    Printed,
+    find_public_names,
+    load,
+)
 from adapters.jax_xla import interface as jax_source
-from adapters.release_names import Names, NameLocation
 from adapters.registry import FRAMEWORKS, Framework
+from adapters.release_names import NameLocation, Names
 from adapters.torch_dtensor import interface as torch_source
 from cases.errors import BadInput
 from tests.runs import ROOT
@@ -119,7 +128,7 @@ TOY = {
     "toy/interface.py": """
         import contextlib
         from adapters.interface import Module
-        from adapters.names import Place
+        from adapters.release_names import Place
 
         NAMES = {
             "Thing": (Place("2", "toy.plain.Thing"), Place("1", "toy._real.Thing")),

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from adapters.answer import Done, Unsupported
-from adapters.jax_xla import lines, names
+from adapters.jax_xla import names, source_lines
 from adapters.jax_xla.attempt import AnswerEnded
-from adapters.jax_xla.mesh_lines import joined
+from adapters.jax_xla.mesh_lines import joined_function
 from adapters.jax_xla.names import NAMES, NEWEST, OLDEST, OPTIONS
 from adapters.release_names import find_location
 from adapters.worker_process import ROOT
@@ -43,7 +43,7 @@ import inspect, json, os, re
 os.environ["JAX_PLATFORMS"] = "cpu"
 import jax
 from adapters.jax_xla.names import NAMES, OPTIONS
-from adapters.names import resolve
+from adapters.release_names import resolve
 
 def there(name):
     try:
@@ -79,7 +79,9 @@ def test_every_place_is_there_and_no_other() -> None:
     assert done.returncode == 0, done.stderr
     release, found = json.loads(done.stdout)
     wanted = {**NAMES, **OPTIONS}
-    assert found == {name: find_location(wanted, name, release) is wanted[name][0] for name in wanted}
+    assert found == {
+        name: find_location(wanted, name, release) is wanted[name][0] for name in wanted
+    }
 
 
 def test_places_are_in_order() -> None:
@@ -106,18 +108,18 @@ def test_places_are_in_order() -> None:
 )  # fmt: skip
 def test_lines_are_said_in_the_words_of_a_release(line: str, release: str, wanted: str) -> None:
     """A name that moved is called where it was; one of another kind is left alone."""
-    assert names.said(line, release) == wanted
-    assert names.said(wanted, release) == wanted
+    assert names.respell_line(line, release) == wanted
+    assert names.respell_line(wanted, release) == wanted
     used = {"reshard": "jax.experimental.shard", "shard_map": "jax.experimental.shard_map"}
     for name, module in used.items():
         if f" {name}(" in wanted:
-            assert f"from {module} import {name}" in names.imports(release)
+            assert f"from {module} import {name}" in names.format_imports(release)
 
 
 def test_a_line_that_a_release_cannot_say_is_unsupported() -> None:
     """By name, with the release that has it, and at its step."""
     with pytest.raises(AnswerEnded) as stopped:
-        names.said("y = jax.sharding.reshard(x, s)", "0.4.38", "y")
+        names.respell_line("y = jax.sharding.reshard(x, s)", "0.4.38", "y")
     why = "jax 0.4.38 has no jax.sharding.reshard, which is there since 0.5.1"
     assert stopped.value.end == Unsupported(why, "y")
 
@@ -146,13 +148,13 @@ PRODUCT = Step("y", "matmul", ("x", "w"), to=SPLIT)
 )
 def test_an_op_is_spelled_as_a_release_has_it(step: Step, release: str, wanted: str) -> None:
     """Where a keyword came later, the line goes without it, or by what meant the same before."""
-    assert lines.jit_line(step, "mesh", release) == wanted
+    assert source_lines.jit_line(step, "mesh", release) == wanted
 
 
 def test_a_keyword_that_is_asked_for_and_missing_is_unsupported() -> None:
     """What an older call cannot be told is not left out in silence."""
     with pytest.raises(AnswerEnded) as stopped:
-        lines.jit_line(TAKEN, "mesh", "0.7.2")
+        source_lines.jit_line(TAKEN, "mesh", "0.7.2")
     why = "jax 0.7.2 has no jax.lax.top_k(axis=), which is there since 0.8.1"
     assert stopped.value.end == Unsupported(why, "y")
 
@@ -161,10 +163,13 @@ def test_a_layout_is_asked_of_the_op_or_of_a_reshard_after_it() -> None:
     """Before an op took the layout of its result, the result is laid out by the same step."""
     to = "NamedSharding(mesh, P('x'))"
     asked = f"y = jnp.matmul(x, w, out_sharding={to})"
-    assert lines.explicit_line(PRODUCT, "mesh", "0.7.2") == asked
-    assert lines.explicit_line(PRODUCT, "mesh", "0.6.2") == f"y = reshard(jnp.matmul(x, w), {to})"
-    assert f".set(_v, out_sharding={to}))" in lines.explicit_line(SCATTERED, "mesh", "0.7.1")
-    assert lines.explicit_line(SCATTERED, "mesh", "0.7.0") == (
+    assert source_lines.explicit_line(PRODUCT, "mesh", "0.7.2") == asked
+    assert (
+        source_lines.explicit_line(PRODUCT, "mesh", "0.6.2")
+        == f"y = reshard(jnp.matmul(x, w), {to})"
+    )
+    assert f".set(_v, out_sharding={to}))" in source_lines.explicit_line(SCATTERED, "mesh", "0.7.1")
+    assert source_lines.explicit_line(SCATTERED, "mesh", "0.7.0") == (
         f"y = jax.sharding.reshard(jnp.put_along_axis(x, i, v, axis=0, inplace=False), {to})"
     )
 
@@ -172,12 +177,15 @@ def test_a_layout_is_asked_of_the_op_or_of_a_reshard_after_it() -> None:
 def test_a_release_without_kinds_of_axes_has_auto_alone() -> None:
     """Its meshes are made without, and an Explicit one is unsupported."""
     wanted = "mesh = jax.sharding.Mesh(np.array(jax.devices())[:4].reshape(4,), ('x',))"
-    assert lines.mesh_line(ROW, "mesh", "jit", "0.5.0") == wanted
-    assert "axis_types=(AxisType.Auto,) * 1" in lines.mesh_line(ROW, "mesh", "jit", "0.5.3")
-    assert ("axis_types" in joined("0.5.3"), "axis_types" in joined("0.5.2")) == (True, False)
-    assert "AxisType" not in " ".join(names.imports("0.5.2"))
+    assert source_lines.mesh_line(ROW, "mesh", "jit", "0.5.0") == wanted
+    assert "axis_types=(AxisType.Auto,) * 1" in source_lines.mesh_line(ROW, "mesh", "jit", "0.5.3")
+    assert ("axis_types" in joined_function("0.5.3"), "axis_types" in joined_function("0.5.2")) == (
+        True,
+        False,
+    )
+    assert "AxisType" not in " ".join(names.format_imports("0.5.2"))
     with pytest.raises(AnswerEnded, match=r"jax 0\.5\.0 has no jax\.sharding\.AxisType"):
-        lines.mesh_line(ROW, "mesh", "explicit", "0.5.0")
+        source_lines.mesh_line(ROW, "mesh", "explicit", "0.5.0")
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ import pytest
 
 from adapters.answer import Answer, Done, Unsupported
 from cases.arrays import unpack
-from cases.layout import coordinates, offset, index_ranges, are_equivalent
+from cases.layout import are_equivalent, coordinates, index_ranges, offset
 from cases.model import Layout, Mesh, Question, Recipe, mesh
 from cases.recipes import RECIPES, recipe_of, sizes_of
-from cases.recipes.layouts import tensor_layouts, observed_names, unsharded_names
+from cases.recipes.layouts import observed_names, tensor_layouts, unsharded_names
 from cases.recipes.meaning import forward, loss
 from cases.recipes.parameter_values import LEARNING_RATE, all_arrays
 from tests.jax_client import EXPLICIT, IMPLIED, JIT, Client, kinds, value
@@ -44,7 +44,9 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 def _asked(name: str, *sizes: int) -> Question:
     row = RECIPES[name]
     on = mesh(dict(zip(row.axes, sizes, strict=True)))
-    return Question("q", on, check=(*observed_names(row), *unsharded_names(row)), recipe=Recipe(name))
+    return Question(
+        "q", on, check=(*observed_names(row), *unsharded_names(row)), recipe=Recipe(name)
+    )
 
 
 _KEPT: dict[tuple[Client, bytes], Answer] = {}

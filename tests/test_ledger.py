@@ -10,7 +10,7 @@ import pytest
 from adapters.registry import subjects
 from cases.errors import BadInput
 from cases.facts import facts
-from cases.ledger import OBSERVATIONS, RELATIONS, Cause, check_unique, load_ledger, can_show_in
+from cases.ledger import OBSERVATIONS, RELATIONS, Cause, can_show_in, check_unique, load_ledger
 from cases.load import load
 from cases.model import Case
 from suites.cause_matching import ops_at_fault

@@ -20,9 +20,16 @@ from adapters.registry import FRAMEWORKS
 from cases.arrays import pack, unpack
 from cases.catalogue import catalogue
 from suites import matrix
-from suites.matrix import environments, summary, question_digests
+from suites.matrix import environments, question_digests, summary
+from suites.missing_questions import (
+    Environment,
+    MissingQuestions,
+    RecordingOptions,
+    find_missing_questions,
+    nearly_equal,
+    record_files,
+)
 from suites.sources import pinned_releases
-from suites.missing_questions import Environment, RecordingOptions, MissingQuestions, record_files, nearly_equal, find_missing_questions
 from tests.runs import ROOT
 
 TOX = (sys.executable, "-m", "tox")
@@ -306,7 +313,9 @@ def test_a_missing_listing_is_made_in_one_run(project: Path, recorded: Recording
     assert (text.read_bytes(), values.read_bytes()) == before
 
 
-def test_again_asks_all_anew_or_what_words_select(project: Path, recorded: RecordingOptions) -> None:
+def test_again_asks_all_anew_or_what_words_select(
+    project: Path, recorded: RecordingOptions
+) -> None:
     """Whatever the record has; the others stay."""
     text, _, listing = record_files(recorded.folder, "jax", "0.1")
     listing.write_text("old\n")
@@ -320,7 +329,9 @@ def test_again_asks_all_anew_or_what_words_select(project: Path, recorded: Recor
     made = record.load(text)
     assert {id for id in made.texts if made.texts[id] != old.texts[id]} == {asked}
     assert listing.read_text() == "{}\n"
-    assert matrix.record_release(plan(project, again=True), first(), due(plan(project, again=True), first()))
+    assert matrix.record_release(
+        plan(project, again=True), first(), due(plan(project, again=True), first())
+    )
     assert runs(project)[1:] == [f"0.1 1 -k {asked}"] * 2 + [f"0.1 {ALL}"] * 2
 
 
@@ -416,10 +427,14 @@ def test_a_record_that_is_none_is_made_whole(project: Path, recorded: RecordingO
     """It is not there, damaged, or of another release."""
     text, values, _ = record_files(recorded.folder, "jax", "0.1")
     other = Environment(f"{PYTHON}-jax-0.2", "jax", "0.2")
-    assert due(recorded, other) == MissingQuestions("no record", None, question_digests(), listing=True)
+    assert due(recorded, other) == MissingQuestions(
+        "no record", None, question_digests(), listing=True
+    )
     shutil.copy(text, record_files(recorded.folder, "jax", "0.2")[0])
     shutil.copy(values, record_files(recorded.folder, "jax", "0.2")[1])
-    assert due(recorded, other) == MissingQuestions("a record of 0.1", None, question_digests(), listing=True)
+    assert due(recorded, other) == MissingQuestions(
+        "a record of 0.1", None, question_digests(), listing=True
+    )
     text.write_bytes(text.read_bytes()[:-9])
     assert "found no answers" in due(recorded, first()).why
     assert due(recorded, first()).kept is None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cases.layout import index_ranges, are_equivalent
+from cases.layout import are_equivalent, index_ranges
 from cases.model import REDUCTIONS, Layout, Mesh, mesh
 from cases.notation import (
     NotationError,

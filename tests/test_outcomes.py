@@ -21,12 +21,12 @@ from cases.load import load
 from cases.model import Question, Tolerance
 from reports.judged_catalogue import JudgedCase, end_word, outcome_of, size
 from reports.operators import read_sweep
+from suites.array_difference import tolerance_for
 from suites.judge import check_alone, context_of_answer
 from suites.observation import Ended, OtherRedistributionPlan, WrongValue
 from suites.sources import record_path
 from suites.tensors import value_aspect
 from suites.truth import truth
-from suites.array_difference import tolerance_for
 from suites.verdict import Finding, agree, differs, not_comparable
 from tests import planted
 from tests.mistakes import right_answer
@@ -56,7 +56,13 @@ _REFUSED = ended(Refused("ValueError", "hung: crashed", "r"))
 @pytest.mark.parametrize(
     ("found", "wanted"),
     [
-        ([agree(None, "ending"), differs("r", "collectives", OtherRedistributionPlan("more", (), ()))], "sound"),
+        (
+            [
+                agree(None, "ending"),
+                differs("r", "collectives", OtherRedistributionPlan("more", (), ())),
+            ],
+            "sound",
+        ),
         ([wrong("collectives")], "sound"),
         ([wrong("soundness")], "wrong"),
         ([agree("r", "global"), wrong("gradients")], "wrong"),

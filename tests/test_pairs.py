@@ -19,8 +19,8 @@ from cases.ledger import LEDGER, load_ledger
 from cases.model import Case
 from reports import pairs as command
 from suites.judge import judge
-from suites.release_pairs import judge_all_releases, count, join_tallies, verdicts_of_pair, op_of
 from suites.record_index import find_records, load_records, release_of
+from suites.release_pairs import count, join_tallies, judge_all_releases, op_of, verdicts_of_pair
 from suites.sources import RECORDS, pinned_releases, record_path
 from suites.verdict import OUTCOMES, Verdict
 from tests.runs import run
@@ -162,7 +162,9 @@ def test_a_pair_is_what_replaying_it_gives(
     ours = [
         msgspec.to_builtins(verdict)
         for case in family("lesson")
-        for verdict in verdicts_of_pair(judge_all_releases(case, shelf, CAUSES), {"torch": torch, "jax": jax})
+        for verdict in verdicts_of_pair(
+            judge_all_releases(case, shelf, CAUSES), {"torch": torch, "jax": jax}
+        )
     ]
     assert len(ran.verdicts) > 100
     assert ran.verdicts == sorted(ours, key=lambda one: (one["case"], one["subject"]))
@@ -176,7 +178,9 @@ def test_what_a_record_was_not_asked_is_not_comparable(folder: Path, tmp_path: P
         rows = [] if question is None else [(question, own.answer(case.question))]
         hello = msgspec.structs.replace(own.hello(), release=release)
         record.write(record_path(tmp_path, "torch", release), hello, rows)
-    shelf = load_records(find_records(tmp_path)) | {"jax": load_records(find_records(folder))["jax"][1:2]}
+    shelf = load_records(find_records(tmp_path)) | {
+        "jax": load_records(find_records(folder))["jax"][1:2]
+    }
     judged = tuple(judge_all_releases(case, shelf, CAUSES))
     for torch in shelf["torch"]:
         pair = [torch, *shelf["jax"]]
@@ -192,7 +196,11 @@ def test_what_a_record_was_not_asked_is_not_comparable(folder: Path, tmp_path: P
 
 def test_one_framework_is_held_against_the_reference_alone(folder: Path) -> None:
     """Where there is no record of torch, JAX has no aspect beside it."""
-    shelf = {name: records for name, records in load_records(find_records(folder)).items() if name == "jax"}
+    shelf = {
+        name: records
+        for name, records in load_records(find_records(folder)).items()
+        if name == "jax"
+    }
     shelf["torch"] = []
     found = list(judge_all_releases(BY_ID[CHANGED], shelf, CAUSES))
     assert {framework_of(one.subject) for one in found} == {"jax"}

@@ -11,7 +11,7 @@ import pytest
 from adapters.answer import Answer, Collective, Hung, Observed, Refused
 from cases.arrays import pack, unpack
 from cases.catalogue import catalogue
-from cases.ledger import Cause, CasePattern
+from cases.ledger import CasePattern, Cause
 from cases.model import Case, Layout
 from reports.tell import recorded_answers
 from suites.answer_differences import compare_with_record

@@ -16,9 +16,9 @@ from cases.arrays import pack, unpack
 from cases.catalogue import catalogue
 from cases.model import Case, Layout
 from reports.judged_catalogue import ledger
-from reports.tell import recorded_promises, recorded_answers
+from reports.tell import recorded_answers, recorded_promises
 from suites.frameworks_compared import compare_answers
-from suites.judge import judge, context_of_answer
+from suites.judge import context_of_answer, judge
 from suites.observation import Missing, WrongDtype
 from suites.truth import truth
 

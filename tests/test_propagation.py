@@ -12,13 +12,13 @@ import pytest
 
 from adapters.reference import propagation
 from adapters.reference.cheapest_plan import all_layouts
+from adapters.reference.evaluate import Value, cut_shards, global_array, join_shards, meaning
 from adapters.reference.implied_plan import implied_plan, implied_plan_by_size
+from adapters.reference.propagation import implied_by_op, possible_layouts, propagate
 from adapters.reference.redistribution_plan import execute_plan, plan_bytes
-from adapters.reference.propagation import possible_layouts, implied_by_op, propagate
-from adapters.reference.evaluate import Value, cut_shards, join_shards, meaning, global_array
 from cases.catalogue.operators import ONE, cases
 from cases.catalogue.samples import SAMPLES
-from cases.layout import coordinates, local_shape, index_ranges, are_equivalent, axes_of_layout
+from cases.layout import are_equivalent, axes_of_layout, coordinates, index_ranges, local_shape
 from cases.model import REDUCTIONS, Layout, Mesh, Step
 from cases.ops import OPS, labels
 from cases.ops.op import SUM_AVG, Labels, Op, Params, single_dim
@@ -142,7 +142,11 @@ def draw(mesh: Mesh, step: Step, values: tuple[Value, ...], seed: str) -> list[t
             if taken[0] in some and rng.random() < 0.6:
                 taken[index] = taken[0]
         one = tuple(taken)
-        if any(map(axes_of_layout, one)) and one not in found and propagate(mesh, step, shapes, one):
+        if (
+            any(map(axes_of_layout, one))
+            and one not in found
+            and propagate(mesh, step, shapes, one)
+        ):
             found[one] = None
         if len(found) == DRAWS:
             break
@@ -194,7 +198,9 @@ def test_a_reshape_needs_nothing_where_devices_keep_their_elements(
             if sorted(axes_of_layout(after)) == sorted(axes_of_layout(before))
             and all(
                 np.array_equal(old.reshape(-1), new.reshape(-1))
-                for old, new in zip(parts, cut_shards(on, after, value.reshape(target)), strict=True)
+                for old, new in zip(
+                    parts, cut_shards(on, after, value.reshape(target)), strict=True
+                )
             )
         ]
         if even and kept:
@@ -307,7 +313,9 @@ def test_nothing_is_implied_where_no_rule_says_which_way_is_due() -> None:
 def test_an_operand_is_sliced_before_it_is_gathered_and_moved_once() -> None:
     """A relayout on an op's way takes the cheaper order; x with x moves x once."""
     split, other = Layout(((), ("a",))), Layout((("b",), ()))
-    plans = implied_by_op(TWO, Step("r", "sort", ("x",)), ((8, 4),), (other,), ((8, 4), split), (4, 4))
+    plans = implied_by_op(
+        TWO, Step("r", "sort", ("x",)), ((8, 4),), (other,), ((8, 4), split), (4, 4)
+    )
     assert plans is not None
     assert [move.kind for move in plans[1][0]] == ["local", "all-gather"]
     step = Step("r", "multiply", ("x", "x"))

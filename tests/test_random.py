@@ -13,10 +13,10 @@ import pytest
 from numpy.typing import NDArray
 
 from adapters.answer import Observed
-from adapters.jax_xla import lines
+from adapters.jax_xla import source_lines
 from adapters.reference.evaluate import evaluate
-from adapters.torch_dtensor.forms import Unsayable
-from adapters.torch_dtensor.ops import step_source
+from adapters.torch_dtensor.python_text import Unsayable
+from adapters.torch_dtensor.source_lines import step_source
 from cases.arrays import pack, unpack
 from cases.catalogue import family
 from cases.errors import BadInput
@@ -25,7 +25,7 @@ from cases.model import Case, Layout, Step, mesh
 from cases.notation import from_placements
 from cases.ops import OPS
 from reports.judged_catalogue import ROUTES
-from reports.randomness import relation_asked, op_that_draws, page
+from reports.randomness import op_that_draws, page, relation_asked
 from suites.truth import truth
 from tests.judging import findings
 from tests.mistakes import mistakes, right_answer
@@ -187,7 +187,7 @@ def test_a_draw_in_torch(tmp_path: Path, text: str) -> None:
 def test_a_draw_in_jax(tmp_path: Path, text: str) -> None:
     """A key, with later draws and places along the distinct axes folded in."""
     step = msgspec.structs.replace(_step(tmp_path, text), to=None)
-    assert lines.jit_line(step, "mesh") == f"y = {JAX[text]}"
+    assert source_lines.jit_line(step, "mesh") == f"y = {JAX[text]}"
 
 
 def test_what_is_drawn_split_is_asked_of_the_draw_in_explicit(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_what_is_drawn_split_is_asked_of_the_draw_in_explicit(tmp_path: Path) ->
          "y = jax.sharding.reshard(jax.random.uniform(jax.random.key(3), (8, 4), jnp.float32),"
          " NamedSharding(mesh, P('pp')))"),
     ):  # fmt: skip
-        assert lines.explicit_line(_step(tmp_path, text), "mesh") == wanted
+        assert source_lines.explicit_line(_step(tmp_path, text), "mesh") == wanted
 
 
 @pytest.mark.parametrize(

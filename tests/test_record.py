@@ -26,12 +26,22 @@ from adapters.answer import (
     Refused,
     Unsupported,
 )
-from adapters.worker_client import WorkerClient
+from adapters.array_store import ArrayStore, path_beside
+from adapters.protocol import VERSION, Hello, Promise
+from adapters.record import (
+    Record,
+    digest_question,
+    load,
+    main,
+    merge,
+    record_of,
+    save,
+    suite_version,
+    write,
+)
 from adapters.record_codec import encode
 from adapters.scrub import scrub_answer, scrub_text
-from adapters.protocol import VERSION, Hello, Promise
-from adapters.record import Record, digest_question, load, main, merge, record_of, save, suite_version, write
-from adapters.array_store import ArrayStore, path_beside
+from adapters.worker_client import WorkerClient
 from cases.arrays import pack
 from cases.errors import BadInput
 from cases.model import Foreign, Question, Step

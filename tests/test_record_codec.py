@@ -22,11 +22,11 @@ from adapters.answer import (
     Refused,
     Unsupported,
 )
-from adapters.record_codec import UnreadableAnswer, decode, encode
-from adapters.compact_notation import parse_array, group_runs, format_array, expand_runs
 from adapters.array_store import ArrayStore
+from adapters.compact_notation import expand_runs, format_array, group_runs, parse_array
+from adapters.record_codec import UnreadableAnswer, decode, encode
 from cases.arrays import Array, pack, unpack
-from cases.layout import local_shape, offset, index_ranges
+from cases.layout import index_ranges, local_shape, offset
 from cases.model import Foreign, Layout, Mesh, mesh
 
 MESH = mesh({"a": 2, "b": 2})

@@ -12,19 +12,19 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from adapters.reference.cheapest_plan import cheapest_plan, all_layouts
+from adapters.reference.cheapest_plan import all_layouts, cheapest_plan
+from adapters.reference.evaluate import Value, cut_shards, join_shards
 from adapters.reference.implied_plan import implied_plan
+from adapters.reference.propagation import implied_by_op
 from adapters.reference.redistribution_plan import (
     Move,
     RedistributionPlan,
     communicating_moves,
-    reduce_addends,
     cost,
     execute_plan,
     plan_bytes,
+    reduce_addends,
 )  # fmt: skip
-from adapters.reference.propagation import implied_by_op
-from adapters.reference.evaluate import Value, cut_shards, join_shards
 from cases.arrays import numpy_dtype, unpack
 from cases.catalogue.build import make_input
 from cases.model import Layout, Mesh, Step, mesh
@@ -156,7 +156,9 @@ def _shards(on: Mesh, layout: Layout, shape: tuple[int, ...]) -> tuple[Value, li
     return whole, cut_shards(on, layout, whole)
 
 
-def _lands(on: Mesh, plan: RedistributionPlan, source: Layout, target: Layout, shape: tuple[int, ...]) -> None:
+def _lands(
+    on: Mesh, plan: RedistributionPlan, source: Layout, target: Layout, shape: tuple[int, ...]
+) -> None:
     whole, shards = _shards(on, source, shape)
     got = execute_plan(on, plan, shards, shape)
     if target.partial:
@@ -228,7 +230,9 @@ def test_the_cheapest_plan_is_never_dearer_than_the_implied_one() -> None:
     """Neither in bytes nor, at equal bytes, in collectives."""
     for on, count in ((TWO, None), (THREE, 400)):
         for source, target in _pairs(on, ("sum",), count):
-            plans = (planner(on, source, target, (8, 8)) for planner in (cheapest_plan, implied_plan))
+            plans = (
+                planner(on, source, target, (8, 8)) for planner in (cheapest_plan, implied_plan)
+            )
             best, known = (
                 (sum(cost(on, move, (8, 8)) for move in plan), len(communicating_moves(plan)))
                 for plan in plans

@@ -11,14 +11,22 @@ from adapters.registry import subjects
 from cases.catalogue import family
 from cases.errors import BadInput
 from cases.ledger import LEDGER, load_ledger
-from suites.release_pairs import count
-from suites.replay import LiveRun, check_releases, read_live_run, compare_verdicts, unstable_subjects
 from suites.record_index import load_records
+from suites.release_pairs import count
+from suites.replay import (
+    LiveRun,
+    check_releases,
+    compare_verdicts,
+    read_live_run,
+    unstable_subjects,
+)
 from suites.sources import RECORDS, pinned_releases, record_path
 from suites.verdict import Verdict
 from tests.runs import run
 
-PAIR = tuple((name, record_path(RECORDS, name, release)) for name, release in pinned_releases().items())
+PAIR = tuple(
+    (name, record_path(RECORDS, name, release)) for name, release in pinned_releases().items()
+)
 RIGHT = Verdict("c", "y", "global", "torch", "reference", "agree")
 WRONG = msgspec.structs.replace(RIGHT, verdict="divergence", got="[1]")
 OTHER = msgspec.structs.replace(RIGHT, step="z")
@@ -79,7 +87,7 @@ def test_what_is_held_beside_an_unstable_answer_of_torch_is_unstable_too() -> No
         s for one in (shelf["torch"][0], shelf["jax"][0]) for s in one.lines[case].unstable
     )
     line = shelf["torch"][0].lines[case]
-    shelf["torch"][0].lines[case] = msgspec.structs.replace(line, unstable_subjects=("torch",))
+    shelf["torch"][0].lines[case] = msgspec.structs.replace(line, unstable=("torch",))
     assert unstable_subjects(case, live, shelf) == frozenset(subjects())
     assert unstable_subjects(case, LiveRun({"torch": "1.0"}, {}), shelf) == frozenset()
 

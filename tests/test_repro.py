@@ -17,7 +17,7 @@ from adapters.answer import Answer, Done, Hung, Observed, Refused
 from adapters.registry import framework_of, subjects
 from cases.arrays import Array, pack, unpack
 from cases.catalogue import catalogue
-from cases.layout import offset, index_ranges
+from cases.layout import index_ranges, offset
 from cases.ledger import LEDGER, load_ledger
 from cases.load import load
 from cases.model import Case, Layout

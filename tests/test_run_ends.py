@@ -18,8 +18,8 @@ from tests.test_worker_client import gone, living
 RUN = """
     import sys, time
     from adapters import host
-    from adapters.host import Worker
-    from tests.test_host import question, started
+    from adapters.worker_client import Worker
+    from tests.test_worker_client import question, started
     host.MARGIN = 0.2
     worker = Worker("toy", "tests.toys.faulty", ("toy/1", "toy/2"), seconds=0.8)
     pid = started(worker)

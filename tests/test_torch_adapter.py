@@ -15,7 +15,7 @@ from adapters.answer import (
     Hung,
     format_end,
 )
-from adapters.torch_dtensor.script import CHECKED, task
+from adapters.torch_dtensor.task_lines import CHECK_INTERVAL, make_task
 from cases.model import (
     STACKED_AXIS,
     Foreign,
@@ -269,7 +269,9 @@ def test_order_does_not_matter(live: Live) -> None:
     again = {one.id: live.ask(one) for one in asked}
     assert _without_stacks(once) == _without_stacks(again)
     assert not [one for one in once.values() if one.complaints]
-    assert len([one for one in asked if task(one).checked]) >= len(asked) // CHECKED // 2
+    assert (
+        len([one for one in asked if make_task(one).checked]) >= len(asked) // CHECK_INTERVAL // 2
+    )
 
 
 def _without_stacks(answers: dict[str, Answer]) -> dict[str, Answer]:

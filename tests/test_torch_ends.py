@@ -17,7 +17,7 @@ from adapters.answer import (
     Refused,
     Unsupported,
 )
-from adapters.torch_dtensor.script import task
+from adapters.torch_dtensor.task_lines import make_task
 from cases.model import (
     Foreign,
     Input,
@@ -277,7 +277,7 @@ def test_a_layout_that_only_torch_has_is_told_in_its_words(chatty: Live) -> None
 def checked(inputs: Sequence[Input]) -> Question:
     """A question whose collectives CommDebugMode counts too."""
     asked = (question(f"checked-{i}", LINE, inputs, [to("y", "x", "R")]) for i in range(100))
-    return next(one for one in asked if task(one).checked)
+    return next(one for one in asked if make_task(one).checked)
 
 
 def test_a_recorder_that_misses_a_collective_is_noticed(chatty: Live) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from adapters.answer import Done, Hung, Refused
 from adapters.torch_dtensor import world
-from adapters.torch_dtensor.world import SAMPLE_INTERVAL, SILENCE, MAX_TICKS, _are_asleep, _Activity
+from adapters.torch_dtensor.world import MAX_TICKS, SAMPLE_INTERVAL, SILENCE, _Activity, _are_asleep
 from cases.model import Step
 from tests.torch_worker import LINE, SIMPLE, Live, given, layout, question
 
@@ -28,7 +28,10 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 def looks(used: list[int], running: list[bool]) -> list[_Activity]:
     """One rank, looked at every `LOOK`."""
-    return [_Activity(at * SAMPLE_INTERVAL, (ticks,), ran) for at, (ticks, ran) in enumerate(zip(used, running))]
+    return [
+        _Activity(at * SAMPLE_INTERVAL, (ticks,), ran)
+        for at, (ticks, ran) in enumerate(zip(used, running))
+    ]
 
 
 LONG = int(SILENCE / SAMPLE_INTERVAL) + 2

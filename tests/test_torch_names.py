@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from adapters.answer import Done, Unsupported
-from adapters.release_names import format_missing, find_location
+from adapters.release_names import find_location, format_missing
 from adapters.torch_dtensor.names import NAMES, format_imports
-from adapters.torch_dtensor.ops import step_source
+from adapters.torch_dtensor.source_lines import step_source
 from cases.model import Question, Recipe, Step, mesh
 from suites.sources import pinned_releases
 from tests.torch_worker import LINE, ROOT, SIMPLE, Live
@@ -23,7 +23,7 @@ OLDER = "2.7.1"
 THERE = r"""
 import inspect, json, re
 import torch
-from adapters.names import resolve
+from adapters.release_names import resolve
 from adapters.torch_dtensor import compat
 from adapters.torch_dtensor.names import NAMES
 
@@ -46,8 +46,8 @@ import torch
 import torch.distributed as dist
 from adapters.torch_dtensor import recorder
 from adapters.torch_dtensor.compat import DeviceMesh, DTensor, Partial, Replicate, Shard
-from adapters.torch_dtensor.fake import fake_world
-from adapters.torch_dtensor.kinds import group_name
+from adapters.torch_dtensor.fake_world import fake_world
+from adapters.torch_dtensor.collective_kinds import group_name
 from cases.model import mesh
 
 def noted(made):
@@ -117,7 +117,9 @@ def test_what_is_missing_is_named_with_the_release_that_has_it() -> None:
 
 def test_scripts_import_what_their_release_has() -> None:
     """From the private package before 2.5, and the reduction of Partial by its enum before 2.4."""
-    assert "from torch.distributed._tensor.placement_types import _Partial" in format_imports("2.2.2")
+    assert "from torch.distributed._tensor.placement_types import _Partial" in format_imports(
+        "2.2.2"
+    )
     assert format_imports("2.2.2")[-1].startswith("Partial = lambda kind='sum': _Partial(")
     old = "from torch.distributed._tensor import DTensor, Partial, Replicate, Shard"
     assert f"{old}, distribute_tensor" in format_imports("2.4.1")
@@ -162,5 +164,7 @@ def test_a_recorder_in_front_of_every_op_notes_the_same() -> None:
 
 def test_the_table_is_held_against_the_release_that_the_project_runs() -> None:
     """It is one that has all that the adapter knows of, so that no place goes unlooked at."""
-    lacking = [name for name in NAMES if find_location(NAMES, name, pinned_releases()["torch"]) is None]
+    lacking = [
+        name for name in NAMES if find_location(NAMES, name, pinned_releases()["torch"]) is None
+    ]
     assert lacking == []

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from adapters.answer import Collective, Done, Refused
-from adapters.torch_dtensor.script import Unanswerable, task
 from adapters.torch_dtensor.rank_messages import progress_points
+from adapters.torch_dtensor.task_lines import Unanswerable, make_task
 from cases.arrays import pack
 from cases.model import Input, MeshStep, Question, Step, mesh
 from tests.torch_worker import (
@@ -135,7 +135,7 @@ def passes(fired: Sequence[Collective] | None) -> list[tuple[str, str]]:
 def test_a_gradient_s_collectives_are_of_the_backward_pass(live: Live) -> None:
     """Those of its step; all others are forward, and CommDebugMode counts as many."""
     asks = (question(f"slopes-{i}", LINE, [X, W], SLOPES) for i in range(100))
-    answer = live.ask(next(one for one in asks if task(one).checked))
+    answer = live.ask(next(one for one in asks if make_task(one).checked))
     assert answer.end == Done()
     assert not answer.complaints
     assert passes(answer["u"].collectives) == [("all-gather", "forward")]
@@ -147,7 +147,9 @@ def test_a_gradient_s_collectives_are_of_the_backward_pass(live: Live) -> None:
 
 def test_only_what_a_gradient_is_asked_of_keeps_a_graph() -> None:
     """Another input's line is what it is without gradients."""
-    lines = [data.line.source for data in task(question("g", LINE, [X, W], SLOPES[:-1])).inputs]
+    lines = [
+        data.line.source for data in make_task(question("g", LINE, [X, W], SLOPES[:-1])).inputs
+    ]
     assert lines == [
         "distribute_tensor(x, mesh, [Shard(0)])",
         "distribute_tensor(w, mesh, [Shard(1)]).requires_grad_()",
@@ -251,7 +253,7 @@ def test_a_mesh_that_was_flattened_does_not_leak(live: Live, tmp_path: Path) -> 
 
 def test_places_stand_in_the_order_that_ranks_come_by_them() -> None:
     """A late mesh stands behind what it comes after, so that a hang is told where it is."""
-    assert progress_points(task(flattened("q")))[:5] == ("mesh", "p", "q", "f", "r")
+    assert progress_points(make_task(flattened("q")))[:5] == ("mesh", "p", "q", "f", "r")
 
 
 def test_the_mesh_of_a_question_is_never_late() -> None:
@@ -260,13 +262,13 @@ def test_the_mesh_of_a_question_is_never_late() -> None:
         "m", "mesh_unflatten", ("w",), {"axes": {"dp": 2, "tp": 2}, "from": {"w": 4}}, "p"
     )
     with pytest.raises(Unanswerable, match="before everything"):
-        task(question("late", SQUARE, [OWED], mesh_steps=(late,)))
+        make_task(question("late", SQUARE, [OWED], mesh_steps=(late,)))
 
 
 def test_an_input_lives_on_no_mesh_that_is_still_to_come() -> None:
     """A late mesh holds inputs that stand behind what it comes after, and no others."""
     x = msgspec.structs.replace(given("x", [4], "S(0)", mesh({"f": 4})), view="f")
     late = (MeshStep("f", "mesh_flatten", ("dp", "tp"), {}, "p"),)
-    assert task(question("behind", SQUARE, [OWED, x], mesh_steps=late))
+    assert make_task(question("behind", SQUARE, [OWED, x], mesh_steps=late))
     with pytest.raises(Unanswerable, match="not there yet"):
-        task(question("before", SQUARE, [x, OWED], mesh_steps=late))
+        make_task(question("before", SQUARE, [x, OWED], mesh_steps=late))

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from adapters.answer import Answer, Collective, Done, Observed, Refused, Unsupported
-from adapters.torch_dtensor.script import CHECKED
+from adapters.torch_dtensor.task_lines import CHECK_INTERVAL
 from cases.arrays import unpack
 from cases.layout import index_ranges
 from cases.model import Layout, Mesh, Question, Recipe, mesh
 from cases.recipes import MODELS, RECIPES, sizes_of
-from cases.recipes.layouts import tensor_layouts, observed_names, unsharded_names
+from cases.recipes.layouts import observed_names, tensor_layouts, unsharded_names
 from cases.recipes.meaning import forward
 from cases.recipes.parameter_values import all_arrays
 from tests.torch_worker import Live, addends, question, to
@@ -40,7 +40,7 @@ def training(name: str, axes: tuple[int, ...], **more: object) -> Question:
     row = RECIPES[name]
     on = mesh(dict(zip(row.axes, axes, strict=True)))
     ids = (f"{name}-{on.shape}-{n}" for n in range(1000))
-    known = next(one for one in ids if zlib.crc32(one.encode()) % CHECKED == 0)
+    known = next(one for one in ids if zlib.crc32(one.encode()) % CHECK_INTERVAL == 0)
     return Question(known, on, recipe=Recipe(name), **more)  # type: ignore[arg-type]
 
 

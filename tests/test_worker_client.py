@@ -222,7 +222,7 @@ def test_five_megabytes_of_chatter_damage_nothing(start: Start) -> None:
 
 
 def test_chatter_is_not_kept_without_end(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adapters.process._KEPT", 1_000_000)
+    monkeypatch.setattr("adapters.worker_process._KEPT", 1_000_000)
     worker = start()
     for name in ("one", "two"):
         worker.answer(question(name, "chatter"))
@@ -364,7 +364,7 @@ def test_a_process_killed_while_idle_is_nobody_s_fault(start: Start, children: s
 
 def test_deaths_in_a_row_end_the_worker(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_client, "DEATHS", 3)
-    monkeypatch.setattr("tests.test_host.SUBJECTS", ("toy/1",))
+    monkeypatch.setattr("tests.test_worker_client.SUBJECTS", ("toy/1",))
     worker = start()
     fine = ["exit", "abort", None, "abort", "exit"]
     for number, fault in enumerate(fine):

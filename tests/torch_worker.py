@@ -17,7 +17,7 @@ from adapters.answer import (
     Observed,
 )
 from cases.arrays import Array, numpy_dtype, pack, unpack
-from cases.layout import offset, index_ranges
+from cases.layout import index_ranges, offset
 from cases.model import (
     Input,
     Layout,

@@ -11,8 +11,8 @@ import platform
 from collections.abc import Callable
 
 from adapters.answer import Answer, Done, End, Unsupported
-from adapters.jax_xla.names import PROMISES
 from adapters.jax_xla.dry_run import ClientsBySize, count_devices
+from adapters.jax_xla.names import PROMISES
 from adapters.protocol import VERSION, Adapter, Hello
 from cases.model import Question
 

@@ -56,11 +56,13 @@ class AnswerInProgress:
         """The answer, however it ended."""
         return Answer(
             self.question.id, subject, end, tuple(self.seen), self.program, tuple(self.complaints),
-            peak_bytes=self.peak if isinstance(end, Done) else None,
+            peak=self.peak if isinstance(end, Done) else None,
         )  # fmt: skip
 
 
-def observe_array(name: str, array: arrays.ArrayOrStruct, mesh: Mesh, with_layout: bool = True) -> Observed:
+def observe_array(
+    name: str, array: arrays.ArrayOrStruct, mesh: Mesh, with_layout: bool = True
+) -> Observed:
     """What JAX says of an array with a global value; ``collectives`` and ``mesh`` stay None."""
     layout, note = arrays.layout_of(array, mesh) if with_layout else (None, "")
     if isinstance(array, jax.ShapeDtypeStruct):

@@ -17,7 +17,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from adapters.answer import Unsupported
 from adapters.jax_xla import compat
 from adapters.jax_xla.attempt import AnswerEnded, attempt
-from adapters.jax_xla.lines import Kind
+from adapters.jax_xla.source_lines import Kind
 from cases import arrays, notation
 from cases.layout import coordinates
 from cases.model import Foreign, Input, Layout, Mesh
@@ -146,8 +146,11 @@ def layout_of(array: ArrayOrStruct, mesh: Mesh) -> tuple[Layout | Foreign, str]:
         () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
         for entry in entries + [None] * (array.ndim - len(entries))
     ]
-    used = {*(axis for axes in dims for axis in axes), *(owed := compat.unreduced_axes(sharding.spec))}
-    if not used <= set(mesh.named):
+    used = {
+        *(axis for axes in dims for axis in axes),
+        *(owed := compat.unreduced_axes(sharding.spec)),
+    }
+    if not used <= set(mesh.layout_axes):
         # Of a whole mesh, axes that are none of the slice.
         return Foreign(str(sharding)), ""
     pending = tuple((axis, "sum") for axis in mesh.names if axis in owed)
@@ -159,10 +162,10 @@ def layout_of(array: ArrayOrStruct, mesh: Mesh) -> tuple[Layout | Foreign, str]:
 @lru_cache(maxsize=1024)
 def _has_axes(there: jax.sharding.Mesh, mesh: Mesh) -> bool:
     """Whether a mesh of JAX has all named axes of ``mesh``, and each device where it has it."""
-    if not set(mesh.named) <= set(there.axis_names):
+    if not set(mesh.layout_axes) <= set(there.axis_names):
         return False
     ids = {device.id: at for at, device in np.ndenumerate(there.devices)}
-    dims = [(axis, there.axis_names.index(axis)) for axis in mesh.named]
+    dims = [(axis, there.axis_names.index(axis)) for axis in mesh.layout_axes]
     return ids.keys() == set(mesh.devices) and all(
         there.shape[axis] == mesh[axis]
         and all(
@@ -175,7 +178,9 @@ def _has_axes(there: jax.sharding.Mesh, mesh: Mesh) -> bool:
 
 def is_unreduced(array: ArrayOrStruct) -> bool:
     """Whether the array still owes a sum, so that JAX has no global value or index for it."""
-    return isinstance(array.sharding, NamedSharding) and bool(compat.unreduced_axes(array.sharding.spec))
+    return isinstance(array.sharding, NamedSharding) and bool(
+        compat.unreduced_axes(array.sharding.spec)
+    )
 
 
 Shards = tuple[arrays.Array | None, ...]

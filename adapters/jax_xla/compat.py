@@ -16,8 +16,8 @@ import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
 from adapters.jax_xla import names
-from adapters.jax_xla.lines import Kind
 from adapters.jax_xla.names import OPTIONS
+from adapters.jax_xla.source_lines import Kind
 from adapters.release_names import find_location, import_path
 
 RELEASE = str(jax.__version__)
@@ -28,12 +28,14 @@ _QUICK: dict[str, str | bool] = {
     "xla_backend_optimization_level": "0",
     "xla_cpu_use_fusion_emitters": False,
 }
-FAST_COMPILE_OPTIONS = {name: told for name, told in _QUICK.items() if find_location(OPTIONS, name, RELEASE) is not None}
+FAST_COMPILE_OPTIONS = {
+    name: told for name, told in _QUICK.items() if find_location(OPTIONS, name, RELEASE) is not None
+}
 
 
 def has(wanted: str) -> bool:
     """Whether this release has what the table calls ``wanted``."""
-    return names.has(wanted, RELEASE)
+    return names.has_name(wanted, RELEASE)
 
 
 def require(wanted: str, step: str = "") -> Any:
@@ -42,7 +44,7 @@ def require(wanted: str, step: str = "") -> Any:
     Raises:
         Stopped: Unsupported at ``step``, by name, if this release lacks it.
     """
-    return import_path(names.need(wanted, RELEASE, step).path)
+    return import_path(names.require(wanted, RELEASE, step).path)
 
 
 def mesh(devices: Any, axes: tuple[str, ...], kind: Kind) -> jax.sharding.Mesh:
@@ -100,7 +102,7 @@ def spec(dims: Iterable[Any], owed: Iterable[str] = (), step: str = "") -> Parti
     if not (axes := frozenset(owed)):
         return PartitionSpec(*dims)
     require("PartitionSpec.unreduced", step)
-    return PartitionSpec(*dims, unreduced_axes=axes)
+    return PartitionSpec(*dims, unreduced=axes)
 
 
 def spec_entries(of: PartitionSpec) -> tuple[Any, ...]:

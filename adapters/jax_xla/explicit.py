@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from adapters.answer import Collective, Observed
-from adapters.jax_xla import arrays, compat, lines, ops, mesh_views
+from adapters.jax_xla import arrays, compat, mesh_views, run_lines, source_lines
 from adapters.jax_xla.answer_in_progress import AnswerInProgress, observe_without_data
 from adapters.jax_xla.compiled_program import Compiler, output_structs, run
 from cases.arrays import pack
@@ -27,7 +27,7 @@ def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> N
     Raises:
         Stopped: how it ended, if not at the end of the program.
     """
-    on, places = meshes_of_tensors(question), lines.places(question)
+    on, places = meshes_of_tensors(question), source_lines.mesh_texts(question)
     there = mesh_views.make_meshes(question, "Explicit", notes)
     values: dict[str, arrays.ArrayOrStruct] = {}
     for given in question.inputs:
@@ -37,11 +37,11 @@ def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> N
         if notes.wants(name):
             notes.see(_observed(compiler, notes, name, values[name], mesh, None), mesh)
     for step in question.steps:
-        names = lines.used(question, step)
+        names = source_lines.names_used(question, step)
         arguments = [values[name] for name in names]
         mesh = on[step.result]
-        source = lines.step_lines(question, step, "explicit", compat.RELEASE)
-        function = ops.function(names, source, [step.result], there)
+        source = source_lines.step_lines(question, step, "explicit", compat.RELEASE)
+        function = run_lines.function(names, source, [step.result], there)
         # What has no operand, or needs none's value, lies on the mesh in force. A gradient runs
         # forward again, which other steps did and have told.
         with compat.mesh_context(mesh_views.find_mesh(there, places[step.result])):

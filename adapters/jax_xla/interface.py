@@ -248,7 +248,9 @@ def _entered() -> str:
 
 
 def _uniform() -> object:
-    return np.asarray(import_path("jax.random.uniform")(import_path("jax.random.key")(0), (2,))).tolist()
+    return np.asarray(
+        import_path("jax.random.uniform")(import_path("jax.random.key")(0), (2,))
+    ).tolist()
 
 
 DEFAULTS: Mapping[str, Callable[[], object]] = {
@@ -287,12 +289,14 @@ PRINTED: Mapping[str, Callable[[], object]] = {
     "Mesh of 2x2": _mesh,
     "jax.make_mesh((2, 2), ('x', 'y'))": _made,
     "Mesh of 2x2, Explicit": _explicit,
-    "SingleDeviceSharding of a CPU device": lambda: import_path("jax.sharding.SingleDeviceSharding")(
-        import_path("jax.devices")()[0]
-    ),
+    "SingleDeviceSharding of a CPU device": lambda: import_path(
+        "jax.sharding.SingleDeviceSharding"
+    )(import_path("jax.devices")()[0]),
     "AbstractMesh of a Mesh": lambda: _mesh().abstract_mesh,
     "NamedSharding by P('x')": lambda: _named(_mesh(), "x"),
-    "jax.typeof of a 4x4 array under P('x')": lambda: import_path("jax.typeof")(_array(_mesh(), "x")),
+    "jax.typeof of a 4x4 array under P('x')": lambda: import_path("jax.typeof")(
+        _array(_mesh(), "x")
+    ),
     "jax.typeof of a 4x4 array under P('x') on an Explicit mesh": lambda: import_path("jax.typeof")(
         _array(_explicit(), "x")
     ),

@@ -15,8 +15,12 @@ import jax
 import msgspec
 
 from adapters.answer import Observed, Refused
-from adapters.jax_xla import arrays, compat, lines, ops, mesh_views
-from adapters.jax_xla.answer_in_progress import AnswerInProgress, observe_without_data, observe_array
+from adapters.jax_xla import arrays, compat, mesh_views, run_lines, source_lines
+from adapters.jax_xla.answer_in_progress import (
+    AnswerInProgress,
+    observe_array,
+    observe_without_data,
+)
 from adapters.jax_xla.attempt import AnswerEnded
 from adapters.jax_xla.compiled_program import Compiler, output_structs, run
 from adapters.jax_xla.recipes import answer as recipe
@@ -33,7 +37,7 @@ def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> N
     if question.recipe is not None:
         recipe.answer(compiler, question, notes)
         return
-    on, places = meshes_of_tensors(question), lines.places(question)
+    on, places = meshes_of_tensors(question), source_lines.mesh_texts(question)
     there = mesh_views.make_meshes(question, "Auto", notes)
     placed = {}
     for given in question.inputs:
@@ -46,16 +50,16 @@ def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> N
         return
     # Line i of the program is about names[i]: so a traceback tells the step at fault.
     source, names = [], []
-    about = [(given.name, lines.reduce_lines(given)) for given in question.inputs]
+    about = [(given.name, source_lines.reduce_lines(given)) for given in question.inputs]
     about += [
-        (step.result, lines.step_lines(question, step, "jit", compat.RELEASE))
+        (step.result, source_lines.step_lines(question, step, "jit", compat.RELEASE))
         for step in question.steps
     ]
     for name, texts in about:
         source += texts
         names += [name] * len(texts)
     results = [step.result for step in question.steps if notes.wants(step.result)]
-    function = ops.function(list(placed), source, results, there)
+    function = run_lines.function(list(placed), source, results, there)
     arguments = list(placed.values())
     last = question.steps[-1].result
     at = last if len(question.steps) == 1 else "program"
@@ -94,6 +98,6 @@ def _located(stopped: AnswerEnded, names: list[str]) -> AnswerEnded:
     if not isinstance(stopped.end, Refused) or stopped.__cause__ is None:
         return stopped
     for frame, number in traceback.walk_tb(stopped.__cause__.__traceback__):
-        if frame.f_code.co_filename == ops.FILENAME and 0 <= number - 2 < len(names):
+        if frame.f_code.co_filename == run_lines.FILENAME and 0 <= number - 2 < len(names):
             return AnswerEnded(msgspec.structs.replace(stopped.end, step=names[number - 2]))
     return stopped

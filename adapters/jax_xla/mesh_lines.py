@@ -11,7 +11,7 @@ import math
 
 import msgspec
 
-from adapters.jax_xla.names import has
+from adapters.jax_xla.names import has_name
 from cases.mesh_derivation import meshes_of_tensors
 from cases.model import STACKED_AXIS, Mesh, MeshStep, Question
 
@@ -33,7 +33,7 @@ def joined(*views):
         for one in views[0].mesh.devices.flat
     }}
     groups = np.array([[one for one in at if at[one] == where] for where in np.ndindex(*sizes)])
-    names = ({REST!r}, *(axis for axis, _ in axes))
+    names = ({STACKED_AXIS!r}, *(axis for axis, _ in axes))
     return jax.sharding.Mesh(groups.T.reshape(-1, *sizes), names<kinds>)
 """
 
@@ -50,29 +50,31 @@ class _View(msgspec.Struct, frozen=True):
         return tuple(name for name, _ in self.axes)
 
 
-def joined(release: str) -> str:
+def joined_function(release: str) -> str:
     """The function ``joined``, which lines call, in a release of JAX."""
     kinds = ", axis_types=views[0].mesh.axis_types[:1] * len(names)"
-    return _JOINED.replace("<kinds>", kinds if has("jax.sharding.AxisType", release) else "")
+    return _JOINED.replace("<kinds>", kinds if has_name("jax.sharding.AxisType", release) else "")
 
 
-def source(mesh: Mesh, kind: str) -> str:
+def mesh_source(mesh: Mesh, kind: str) -> str:
     """A mesh over devices, every axis of ``kind``: AxisType.Auto, say, or "" where none is said."""
     count = mesh.size
     chosen = f"[:{count}]" if mesh.devices == tuple(range(count)) else f"[{list(mesh.devices)}]"
-    return _made(f"np.array(jax.devices()){chosen}.reshape{mesh.shape!r}", mesh.names, kind)
+    return _format_mesh(f"np.array(jax.devices()){chosen}.reshape{mesh.shape!r}", mesh.names, kind)
 
 
-def _made(devices: str, names: tuple[str, ...], kind: str) -> str:
+def _format_mesh(devices: str, names: tuple[str, ...], kind: str) -> str:
     kinds = f", axis_types=({kind},) * {len(names)}" if kind else ""
     return f"jax.sharding.Mesh({devices}, {names!r}{kinds})"
 
 
-def _of(mesh: str, entries: tuple[object, ...]) -> str:
+def _format_sharding(mesh: str, entries: tuple[object, ...]) -> str:
     return f"NamedSharding({mesh}, P({', '.join(map(repr, entries))}))"
 
 
-def derived(question: Question, kind: str, variables: dict[str, str]) -> list[tuple[str, str]]:
+def derived_mesh_sources(
+    question: Question, kind: str, variables: dict[str, str]
+) -> list[tuple[str, str]]:
     """The name and the expression of each mesh step, in order.
 
     ``kind``: as for `source`. ``variables``: the Python name of each derived mesh; the question's
@@ -88,7 +90,7 @@ def derived(question: Question, kind: str, variables: dict[str, str]) -> list[tu
         base = _View("mesh", question.mesh.axes, question.mesh.names)
         if isinstance(stated, dict):
             root = Mesh(tuple(stated.items()), question.mesh.devices)
-            base = _View(source(root, kind), root.axes, root.names)
+            base = _View(mesh_source(root, kind), root.axes, root.names)
         elif isinstance(of, str):
             base = made[of]
         text, view = _step(step, base, made, kind, variables[step.result])
@@ -119,18 +121,18 @@ def _step(
     for one in (base, *parts):
         alone = all(part.mesh == one.mesh for part in parts)
         if alone or (step.op == "mesh_slice" and set(names) <= set(one.names)):
-            return _of(one.mesh, names), _View(one.mesh, one.axes, names)
+            return _format_sharding(one.mesh, names), _View(one.mesh, one.axes, names)
     sizes = {name: size for part in parts for name, size in part.axes}
     axes = tuple((name, sizes.get(name, 1)) for name in names)
     rest = math.prod(size for _, size in base.axes) // max(1, math.prod(s for _, s in axes))
-    views = ", ".join(_of(part.mesh, part.counts) for part in parts)
-    text = _of(f"joined({views})", names)
+    views = ", ".join(_format_sharding(part.mesh, part.counts) for part in parts)
+    text = _format_sharding(f"joined({views})", names)
     return text, _View(f"{variable}.mesh", ((STACKED_AXIS, rest), *axes), names)
 
 
 def _flatten(step: MeshStep, base: _View, kind: str, variable: str) -> tuple[str, _View | None]:
     if len(set(step.axes)) < len(step.axes) or not set(step.axes) <= set(base.names):
-        return _of(base.mesh, (step.axes,)), None
+        return _format_sharding(base.mesh, (step.axes,)), None
     places = [base.names.index(axis) for axis in step.axes]
     size = math.prod(base.axes[place][1] for place in places)
     rest = [place for place in range(len(base.axes)) if place not in places]
@@ -146,7 +148,9 @@ def _flatten(step: MeshStep, base: _View, kind: str, variable: str) -> tuple[str
     turned = "" if order == sorted(order) else f".transpose{tuple(order)!r}"
     axes = (*kept[:first], (step.result, size), *kept[first:])
     devices = f"{base.mesh}.devices{turned}.reshape{tuple(n for _, n in axes)!r}"
-    text = _of(_made(devices, tuple(name for name, _ in axes), kind), (step.result,))
+    text = _format_sharding(
+        _format_mesh(devices, tuple(name for name, _ in axes), kind), (step.result,)
+    )
     return text, _View(f"{variable}.mesh", axes, (step.result,))
 
 
@@ -155,7 +159,7 @@ def _unflatten(step: MeshStep, base: _View, kind: str, variable: str) -> tuple[s
     assert isinstance(inner, dict)
     (axis,) = step.axes
     if axis not in base.names:
-        return _of(base.mesh, (axis,)), None
+        return _format_sharding(base.mesh, (axis,)), None
     axes: list[tuple[str, int]] = []
     for one in base.axes:
         axes += inner.items() if one[0] == axis else [one]
@@ -164,10 +168,14 @@ def _unflatten(step: MeshStep, base: _View, kind: str, variable: str) -> tuple[s
         name for one in base.counts for name in (tuple(inner) if one == axis else (one,))
     )
     devices = f"{base.mesh}.devices.reshape{tuple(size for _, size in axes)!r}"
-    return _of(_made(devices, names, kind), counts), _View(f"{variable}.mesh", tuple(axes), counts)
+    return _format_sharding(_format_mesh(devices, names, kind), counts), _View(
+        f"{variable}.mesh", tuple(axes), counts
+    )
 
 
-def places(question: Question, own: dict[Mesh, str], variables: dict[str, str]) -> dict[str, str]:
+def mesh_texts(
+    question: Question, own: dict[Mesh, str], variables: dict[str, str]
+) -> dict[str, str]:
     """The text of the mesh that each input and result lies on.
 
     ``own``: the Python names of the question's mesh and of inputs' own.

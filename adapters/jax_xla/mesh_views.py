@@ -14,11 +14,11 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from adapters.answer import Observed
-from adapters.jax_xla import compat, lines, ops
+from adapters.jax_xla import compat, run_lines, source_lines
 from adapters.jax_xla.answer_in_progress import AnswerInProgress
 from adapters.jax_xla.arrays import jax_mesh
 from adapters.jax_xla.attempt import attempt
-from adapters.jax_xla.lines import Kind
+from adapters.jax_xla.source_lines import Kind
 from cases.arrays import Array, pack
 from cases.model import Question
 
@@ -32,11 +32,11 @@ def make_meshes(question: Question, kind: Kind, notes: AnswerInProgress) -> Scop
         Stopped: JAX refuses a mesh step, or this release has no axes of ``kind``.
     """
     found: Scope = {
-        name: jax_mesh(mesh, kind) for mesh, name in lines.mesh_variables(question).items()
+        name: jax_mesh(mesh, kind) for mesh, name in source_lines.mesh_variables(question).items()
     }
-    variables = lines.view_variables(question)
-    for name, text in lines.view_sources(question, kind, compat.RELEASE):
-        made = attempt(name, lambda: ops.evaluate(text, found))  # noqa: B023
+    variables = source_lines.view_variables(question)
+    for name, text in source_lines.view_sources(question, kind, compat.RELEASE):
+        made = attempt(name, lambda: run_lines.evaluate(text, found))  # noqa: B023
         found[variables[name]] = made
         if notes.wants(name):
             # Of a plan on thousands of devices, what the first sees says enough.
@@ -48,7 +48,7 @@ def make_meshes(question: Question, kind: Kind, notes: AnswerInProgress) -> Scop
 
 def find_mesh(scope: Scope, place: str) -> jax.sharding.Mesh:
     """The mesh that a text of `lines.places` names."""
-    found: jax.sharding.Mesh = ops.evaluate(place, scope)
+    found: jax.sharding.Mesh = run_lines.evaluate(place, scope)
     return found
 
 

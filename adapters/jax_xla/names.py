@@ -11,8 +11,8 @@ import re
 
 from adapters.answer import Unsupported
 from adapters.jax_xla.attempt import AnswerEnded
-from adapters.release_names import Names, NameLocation, format_missing, find_location
 from adapters.protocol import Field, Promise, Promises
+from adapters.release_names import NameLocation, Names, find_location, format_missing
 
 # The first release that is asked at all, and the last that the table was held against.
 OLDEST, NEWEST = "0.4.26", "0.12.0.1"
@@ -23,17 +23,19 @@ _SPEC = "jax.sharding.PartitionSpec"
 # what is used later are propagated backwards, and addends are stacked, which JAX takes for one
 # array of another layout. An array that owes a reduction has no offsets in JAX's types; and under
 # shard_map, where JAX knows of none owed, no global value.
-_SEEN: tuple[Field, ...] = ("dtype", "layout")
-_WITH_DATA: tuple[Field, ...] = (*_SEEN, "shards", "offsets", "full")
-_PLANNED = Promise((*_WITH_DATA, "collectives"), (*_SEEN, "collectives"), unless_partial=("full",))
+_ALWAYS_SHOWN: tuple[Field, ...] = ("dtype", "layout")
+_WITH_DATA: tuple[Field, ...] = (*_ALWAYS_SHOWN, "shards", "offsets", "full")
+_PLANNED = Promise(
+    (*_WITH_DATA, "collectives"), (*_ALWAYS_SHOWN, "collectives"), unless_partial=("full",)
+)
 PROMISES: Promises = {
     "jax/jit": Promise(
-        (*_WITH_DATA, "program"), (*_SEEN, "program"),
+        (*_WITH_DATA, "program"), (*_ALWAYS_SHOWN, "program"),
         unless_used=("layout",), unless_partial=("layout", "offsets", "full"),
     ),
     "jax/explicit": Promise(
         (*_WITH_DATA, "collectives", "full_collectives"),
-        (*_SEEN, "collectives", "full_collectives"),
+        (*_ALWAYS_SHOWN, "collectives", "full_collectives"),
         unless_partial=("offsets",),
     ),
     "jax/shard_map:implied": _PLANNED,
@@ -41,7 +43,7 @@ PROMISES: Promises = {
 }  # fmt: skip
 
 
-def _takes(path: str, since: str) -> tuple[NameLocation, ...]:
+def _since(path: str, since: str) -> tuple[NameLocation, ...]:
     return (NameLocation(since, path),)
 
 
@@ -74,32 +76,36 @@ NAMES: Names = {
     # Compiled programs.
     "Compiled.out_info": (NameLocation("0.7.0", "jax.stages.Compiled.out_info"),),
     "Compiled.memory_analysis": (
-        NameLocation("0.4.29", "jax.stages.Compiled.memory_analysis", "Its sizes on a CPU are not all 0."),
+        NameLocation(
+            "0.4.29", "jax.stages.Compiled.memory_analysis", "Its sizes on a CPU are not all 0."
+        ),
     ),
     "hlo_module_from_text": (
-        NameLocation("0.10.2", "jaxlib._hlo.hlo_module_from_text", "Computations have instructions."),
+        NameLocation(
+            "0.10.2", "jaxlib._hlo.hlo_module_from_text", "Computations have instructions."
+        ),
     ),
     # Which call takes the layout of its result.
-    "jax.lax.conv_general_dilated(out_sharding=)": _takes("jax.lax.conv_general_dilated", "0.7.2"),
-    "jax.random.normal(out_sharding=)": _takes("jax.random.normal", "0.6.0"),
-    "jax.random.uniform(out_sharding=)": _takes("jax.random.uniform", "0.6.0"),
-    "jnp.arange(out_sharding=)": _takes("jax.numpy.arange", "0.7.0"),
-    "jnp.einsum(out_sharding=)": _takes("jax.numpy.einsum", "0.5.0"),
-    "jnp.full(out_sharding=)": _takes("jax.numpy.full", "0.10.2"),
-    "jnp.matmul(out_sharding=)": _takes("jax.numpy.matmul", "0.7.0"),
-    "jnp.repeat(out_sharding=)": _takes("jax.numpy.repeat", "0.6.1"),
-    "jnp.reshape(out_sharding=)": _takes("jax.numpy.reshape", "0.6.1"),
-    "x.at[].add(out_sharding=)": _takes("jax.Array.at", "0.7.1"),
-    "x.at[].set(out_sharding=)": _takes("jax.Array.at", "0.7.1"),
+    "jax.lax.conv_general_dilated(out_sharding=)": _since("jax.lax.conv_general_dilated", "0.7.2"),
+    "jax.random.normal(out_sharding=)": _since("jax.random.normal", "0.6.0"),
+    "jax.random.uniform(out_sharding=)": _since("jax.random.uniform", "0.6.0"),
+    "jnp.arange(out_sharding=)": _since("jax.numpy.arange", "0.7.0"),
+    "jnp.einsum(out_sharding=)": _since("jax.numpy.einsum", "0.5.0"),
+    "jnp.full(out_sharding=)": _since("jax.numpy.full", "0.10.2"),
+    "jnp.matmul(out_sharding=)": _since("jax.numpy.matmul", "0.7.0"),
+    "jnp.repeat(out_sharding=)": _since("jax.numpy.repeat", "0.6.1"),
+    "jnp.reshape(out_sharding=)": _since("jax.numpy.reshape", "0.6.1"),
+    "x.at[].add(out_sharding=)": _since("jax.Array.at", "0.7.1"),
+    "x.at[].set(out_sharding=)": _since("jax.Array.at", "0.7.1"),
     # What came to single ops.
-    "jax.lax.dynamic_slice_in_dim(allow_negative_indices=)": _takes(
+    "jax.lax.dynamic_slice_in_dim(allow_negative_indices=)": _since(
         "jax.lax.dynamic_slice_in_dim", "0.5.3"
     ),
-    "jax.lax.dynamic_update_slice_in_dim(allow_negative_indices=)": _takes(
+    "jax.lax.dynamic_update_slice_in_dim(allow_negative_indices=)": _since(
         "jax.lax.dynamic_update_slice_in_dim", "0.5.3"
     ),
-    "jax.lax.top_k(axis=)": _takes("jax.lax.top_k", "0.8.1"),
-    "jnp.clip(min=, max=)": _takes("jax.numpy.clip", "0.4.27"),
+    "jax.lax.top_k(axis=)": _since("jax.lax.top_k", "0.8.1"),
+    "jnp.clip(min=, max=)": _since("jax.numpy.clip", "0.4.27"),
     "jnp.cumulative_prod": (
         NameLocation("0.4.36", "jax.numpy.cumulative_prod"),
         NameLocation(OLDEST, "jax.numpy.cumprod"),
@@ -109,31 +115,35 @@ NAMES: Names = {
         NameLocation(OLDEST, "jax.numpy.cumsum"),
     ),
     "jnp.put_along_axis": (NameLocation("0.4.36", "jax.numpy.put_along_axis"),),
-    "jnp.std(correction=)": _takes("jax.numpy.std", "0.4.29"),
-    "jnp.var(correction=)": _takes("jax.numpy.var", "0.4.29"),
+    "jnp.std(correction=)": _since("jax.numpy.std", "0.4.29"),
+    "jnp.var(correction=)": _since("jax.numpy.var", "0.4.29"),
 }
 
 # What a compiler may be told -> since when it knows of it, which is said in one word here.
 OPTIONS: Names = {
-    "xla_backend_optimization_level": _takes("xla_backend_optimization_level", OLDEST),
-    "xla_cpu_use_fusion_emitters": (NameLocation("0.5.3", "xla_cpu_use_fusion_emitters", until="0.11.1"),),
+    "xla_backend_optimization_level": _since("xla_backend_optimization_level", OLDEST),
+    "xla_cpu_use_fusion_emitters": (
+        NameLocation("0.5.3", "xla_cpu_use_fusion_emitters", until="0.11.1"),
+    ),
     # Known before, but as a flag of the whole process alone.
-    "xla_disable_hlo_passes": _takes("xla_disable_hlo_passes", "0.6.0"),
+    "xla_disable_hlo_passes": _since("xla_disable_hlo_passes", "0.6.0"),
 }
 
 # The names of modules that lines write short.
 _SHORT = {"jax.numpy": "jnp"}
 # What lines use as it stands; the rest of the table is of keywords, or of the adapter alone.
-_IN_LINES = {name for name in NAMES if re.fullmatch(r"(?:jax|jnp)(?:\.\w+)+", name)}
-_FOUND = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, sorted(_IN_LINES)))})\b(?!\.)")
+LINE_NAMES = {name for name in NAMES if re.fullmatch(r"(?:jax|jnp)(?:\.\w+)+", name)}
+_LINE_NAME_PATTERN = re.compile(
+    rf"(?<![\w.])(?:{'|'.join(map(re.escape, sorted(LINE_NAMES)))})\b(?!\.)"
+)
 
 
-def has(wanted: str, release: str) -> bool:
+def has_name(wanted: str, release: str) -> bool:
     """Whether a release has what the table calls ``wanted``; KeyError if that is in no table."""
     return find_location(NAMES, wanted, release) is not None
 
 
-def need(wanted: str, release: str, step: str = "") -> NameLocation:
+def require(wanted: str, release: str, step: str = "") -> NameLocation:
     """Where a release has what the table calls ``wanted``.
 
     Raises:
@@ -145,37 +155,37 @@ def need(wanted: str, release: str, step: str = "") -> NameLocation:
     return found
 
 
-def imports(release: str) -> tuple[str, ...]:
+def format_imports(release: str) -> tuple[str, ...]:
     """The imports that the lines of a program use in a release."""
-    kinds = "AxisType, " if has("jax.sharding.AxisType", release) else ""
+    kinds = "AxisType, " if has_name("jax.sharding.AxisType", release) else ""
     found = [
         "import jax",
         "import jax.numpy as jnp",
         "import numpy as np",
         f"from jax.sharding import {kinds}NamedSharding, PartitionSpec as P",
     ]
-    for name in sorted(_IN_LINES):
+    for name in sorted(LINE_NAMES):
         where = find_location(NAMES, name, release)
-        if where is not None and not _reached(where):
+        if where is not None and not _is_imported_with_jax(where):
             module, _, last = where.path.rpartition(".")
             found.append(f"from {module} import {last}")
     return tuple(found)
 
 
-def said(line: str, release: str, step: str = "") -> str:
+def respell_line(line: str, release: str, step: str = "") -> str:
     """A line as the newest release has it, in the words of another.
 
     Raises:
         Stopped: Unsupported at ``step``, if that release lacks what the line uses.
     """
-    return _FOUND.sub(lambda found: _spelled(need(found[0], release, step)), line)
+    return _LINE_NAME_PATTERN.sub(lambda found: _spell(require(found[0], release, step)), line)
 
 
-def _reached(where: NameLocation) -> bool:
+def _is_imported_with_jax(where: NameLocation) -> bool:
     # What is experimental is a module of its own, which ``import jax`` leaves out.
     return not where.path.startswith("jax.experimental.")
 
 
-def _spelled(where: NameLocation) -> str:
+def _spell(where: NameLocation) -> str:
     module, _, last = where.path.rpartition(".")
-    return f"{_SHORT.get(module, module)}.{last}" if _reached(where) else last
+    return f"{_SHORT.get(module, module)}.{last}" if _is_imported_with_jax(where) else last

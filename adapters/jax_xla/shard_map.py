@@ -29,7 +29,9 @@ from cases.model import Layout, Mesh, Question
 PlanFinder = Callable[[Mesh, Layout, Layout, tuple[int, ...]], RedistributionPlan]
 
 
-def answer(compiler: Compiler, question: Question, notes: AnswerInProgress, planner: PlanFinder) -> None:
+def answer(
+    compiler: Compiler, question: Question, notes: AnswerInProgress, planner: PlanFinder
+) -> None:
     """Write what the plans of ``planner`` do into ``notes``.
 
     Raises:

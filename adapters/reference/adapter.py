@@ -7,11 +7,11 @@ shards from index arithmetic. Where a layout is the framework's to choose, it ha
 from __future__ import annotations
 
 from adapters.answer import Answer, Done, Observed
-from adapters.reference.propagation import propagate
 from adapters.reference.evaluate import cut_shards, evaluate
+from adapters.reference.propagation import propagate
 from cases.arrays import pack
+from cases.layout import index_ranges, offset
 from cases.mesh_derivation import meshes_of_tensors
-from cases.layout import offset, index_ranges
 from cases.model import Layout, Question
 from cases.program import TensorType, infer_types
 

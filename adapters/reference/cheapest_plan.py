@@ -14,13 +14,30 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from adapters.reference.implied_plan import implied_plan, order_pending
-from adapters.reference.redistribution_plan import Move, MoveKind, RedistributionPlan, communicating_moves, cost, device_contents, permute_sources
-from cases.layout import coordinates, divides_evenly, reduction_order, canonical, are_equivalent, axes_of_layout
+from adapters.reference.redistribution_plan import (
+    Move,
+    MoveKind,
+    RedistributionPlan,
+    communicating_moves,
+    cost,
+    device_contents,
+    permute_sources,
+)
+from cases.layout import (
+    are_equivalent,
+    axes_of_layout,
+    canonical,
+    coordinates,
+    divides_evenly,
+    reduction_order,
+)
 from cases.model import Layout, Mesh
 
 
 @lru_cache(maxsize=65536)
-def cheapest_plan(mesh: Mesh, source: Layout, target: Layout, shape: tuple[int, ...]) -> RedistributionPlan:
+def cheapest_plan(
+    mesh: Mesh, source: Layout, target: Layout, shape: tuple[int, ...]
+) -> RedistributionPlan:
     """A plan of least (elements received by the busiest device, number of collectives).
 
     Ties go to the plan found first, in an order that depends on the arguments alone.
@@ -134,7 +151,9 @@ def _locals(mesh: Mesh, now: Layout, owed: tuple[tuple[str, str], ...]) -> Itera
 
 def _permutes(mesh: Mesh, now: Layout, shape: tuple[int, ...]) -> Iterator[Move]:
     ops = tuple(sorted({op for _, op in now.partial}))
-    for after in _by_holdings(mesh, len(shape), ops, shape).get(_count_chunks(mesh, now, shape), ()):
+    for after in _by_holdings(mesh, len(shape), ops, shape).get(
+        _count_chunks(mesh, now, shape), ()
+    ):
         if after == now:
             continue
         move = Move("collective-permute", mesh.names, now, after)

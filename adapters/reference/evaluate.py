@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from adapters.reference.gradient import gradient
 from adapters.reference.redistribution_plan import reduce_addends
 from cases.arrays import unpack
+from cases.layout import axis_groups, coordinates, index_ranges, reduction_order
 from cases.mesh_derivation import meshes_of_tensors
-from cases.layout import coordinates, reduction_order, axis_groups, index_ranges
 from cases.model import Input, Layout, Mesh, Question, Step
 from cases.ops import OPS
 from cases.ops.op import FrameworkMeaning, widen
@@ -114,7 +114,9 @@ def meaning(step: Step, values: dict[str, Value], framework: str = "") -> Value:
             raise UndefinedValue(step.result, str(error)) from None
 
 
-def _framework_meaning(step: Step, args: tuple[Any, ...], framework: str) -> FrameworkMeaning | None:
+def _framework_meaning(
+    step: Step, args: tuple[Any, ...], framework: str
+) -> FrameworkMeaning | None:
     """What a step means in a framework, if that is not what its op's row has."""
     own = OPS[step.op].apart.get(framework)
     return own if own is not None and own.differs(args, step.params) else None

@@ -18,14 +18,16 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from adapters.reference.redistribution_plan import Move, MoveKind, RedistributionPlan
-from cases.layout import reduction_order, canonical, are_equivalent
+from cases.layout import are_equivalent, canonical, reduction_order
 from cases.model import Layout, Mesh
 
 Pending = frozenset[tuple[str, str]]
 
 
 @lru_cache(maxsize=65536)
-def implied_plan(mesh: Mesh, source: Layout, target: Layout, shape: tuple[int, ...]) -> RedistributionPlan:
+def implied_plan(
+    mesh: Mesh, source: Layout, target: Layout, shape: tuple[int, ...]
+) -> RedistributionPlan:
     """The moves, free slices included, that lead from ``source`` to ``target``.
 
     Axes of size 1 never communicate. Layouts that mean the same imply nothing.
@@ -34,7 +36,9 @@ def implied_plan(mesh: Mesh, source: Layout, target: Layout, shape: tuple[int, .
 
 
 @lru_cache(maxsize=65536)
-def implied_plan_by_size(mesh: Mesh, source: Layout, target: Layout, shape: tuple[int, ...]) -> RedistributionPlan:
+def implied_plan_by_size(
+    mesh: Mesh, source: Layout, target: Layout, shape: tuple[int, ...]
+) -> RedistributionPlan:
     """As `implied`, but what makes shards smaller goes first and what makes them larger last."""
     return _plan(mesh, source, target, shape, _SMALLER)
 
@@ -83,9 +87,16 @@ def _find_changed_axes(mesh: Mesh, source: Layout, target: Layout) -> list[str]:
             if one != other:
                 break
             kept.add(one)
-    kept |= {axis for axis, _ in _find_kept_pending(reduction_order(source.partial), reduction_order(target.partial))}
+    kept |= {
+        axis
+        for axis, _ in _find_kept_pending(
+            reduction_order(source.partial), reduction_order(target.partial)
+        )
+    }
     resting = {
-        axis for axis in mesh.names if _find_axis(source, axis) is None and _find_axis(target, axis) is None
+        axis
+        for axis in mesh.names
+        if _find_axis(source, axis) is None and _find_axis(target, axis) is None
     }
     return [axis for axis in mesh.names if axis not in kept | resting]
 
@@ -140,7 +151,9 @@ def _break_cycle(mesh: Mesh, now: Layout, waiting: list[str]) -> Move:
         here = _find_axis(now, axis)
         if isinstance(here, int) and now.dims[here][-1] == axis:
             return _move("all-gather", now, now, axis)
-    first = next(axis for axis in waiting if any(name == axis for name, _ in reduction_order(now.partial)[0]))
+    first = next(
+        axis for axis in waiting if any(name == axis for name, _ in reduction_order(now.partial)[0])
+    )
     return _move("all-reduce", now, now, first)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from adapters.answer import Observed
 from cases.arrays import pack
-from cases.mesh_derivation import DerivedMesh, derive_all, are_equal
+from cases.mesh_derivation import DerivedMesh, are_equal, derive_all
 from cases.model import Question
 
 # Every subject's answer is held against it.

@@ -16,7 +16,7 @@ from functools import lru_cache
 from adapters.reference.cheapest_plan import all_layouts
 from adapters.reference.implied_plan import implied_plan, implied_plan_by_size
 from adapters.reference.redistribution_plan import RedistributionPlan, communicating_moves, cost
-from cases.layout import is_even, canonical, index_ranges, are_equivalent, axes_of_layout
+from cases.layout import are_equivalent, axes_of_layout, canonical, index_ranges, is_even
 from cases.model import Layout, Mesh, Step
 from cases.ops import OPS, Op
 from cases.ops.op import NO_RULE, Label, Labels
@@ -160,7 +160,8 @@ def _pass_pending(op: Op, step: Step, layouts: dict[int, Layout]) -> Pending | N
         and all(
             set(layout.partial) == set(pending)
             if index in places
-            else not layout.partial and not any(axis in axes_of_layout(layout) for axis, _ in pending)
+            else not layout.partial
+            and not any(axis in axes_of_layout(layout) for axis, _ in pending)
             for index, layout in layouts.items()
         )
     ):
@@ -182,7 +183,9 @@ def _pass_pending(op: Op, step: Step, layouts: dict[int, Layout]) -> Pending | N
     return None
 
 
-def _can_combine(mesh: Mesh, reduces: str, shapes: tuple[Shape, ...], layouts: tuple[Layout, ...]) -> bool:
+def _can_combine(
+    mesh: Mesh, reduces: str, shapes: tuple[Shape, ...], layouts: tuple[Layout, ...]
+) -> bool:
     """Whether local reductions may be combined: equal shards for a mean, none empty for max."""
     if reduces == "avg":
         return all(map(is_even, itertools.repeat(mesh), layouts, shapes))
@@ -230,7 +233,9 @@ def _cheaper_move(
     plan = implied_plan(mesh, source, target, shape)
     if len(plan) > 1:
         plan = min(
-            plan, implied_plan_by_size(mesh, source, target, shape), key=lambda p: _elements(mesh, p, shape)
+            plan,
+            implied_plan_by_size(mesh, source, target, shape),
+            key=lambda p: _elements(mesh, p, shape),
         )
     return (_elements(mesh, plan, shape) * itemsize, len(communicating_moves(plan))), plan
 

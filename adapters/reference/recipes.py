@@ -18,7 +18,7 @@ from adapters.reference.gradient import gradient, slope_at
 from cases.model import Question
 from cases.recipes import MODELS, recipe_of, sizes_of
 from cases.recipes.layouts import observed_names
-from cases.recipes.meaning import forward, loss, chosen_experts
+from cases.recipes.meaning import chosen_experts, forward, loss
 from cases.recipes.parameter_values import all_arrays
 
 # Elements of each tensor whose slope is taken.

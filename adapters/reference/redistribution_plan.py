@@ -18,7 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapters.answer import Collective
-from cases.layout import Ranges, coordinates, divides_evenly, reduction_order, axis_groups, largest_shard, local_shape, index_ranges
+from cases.layout import (
+    Ranges,
+    axis_groups,
+    coordinates,
+    divides_evenly,
+    index_ranges,
+    largest_shard,
+    local_shape,
+    reduction_order,
+)
 from cases.model import Layout, Mesh
 
 MoveKind = Literal[
@@ -105,7 +114,9 @@ def _even_cost(mesh: Mesh, move: Move, shape: tuple[int, ...], g: int) -> int:
             return a * mesh.size
 
 
-def plan_bytes(mesh: Mesh, plan: RedistributionPlan, shape: tuple[int, ...], itemsize: int) -> Fraction:
+def plan_bytes(
+    mesh: Mesh, plan: RedistributionPlan, shape: tuple[int, ...], itemsize: int
+) -> Fraction:
     """Bytes that the busiest device receives over the whole plan."""
     return Fraction(sum(cost(mesh, move, shape) for move in plan) * itemsize, mesh.size)
 
@@ -127,7 +138,9 @@ def as_collectives(
 
 
 @lru_cache(maxsize=65536)
-def device_contents(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> tuple[tuple[Any, ...], ...]:
+def device_contents(
+    mesh: Mesh, layout: Layout, shape: tuple[int, ...]
+) -> tuple[tuple[Any, ...], ...]:
     """For each mesh position, what it holds: index ranges, and which addend of what is owed.
 
     Two positions with equal holdings hold equal arrays. Pending reductions are counted by kind,
@@ -158,7 +171,10 @@ def permute_sources(mesh: Mesh, move: Move, shape: tuple[int, ...]) -> tuple[int
     Raises:
         ValueError: the layouts do not hold the same shards equally often.
     """
-    befores, afters = device_contents(mesh, move.before, shape), device_contents(mesh, move.after, shape)
+    befores, afters = (
+        device_contents(mesh, move.before, shape),
+        device_contents(mesh, move.after, shape),
+    )
     if sorted(befores) != sorted(afters):
         raise ValueError(f"no permutation takes {move.before} to {move.after}")
     taken = [befores[p] == afters[p] for p in range(mesh.size)]
@@ -192,7 +208,9 @@ def reduce_addends(addends: Sequence[NDArray[Any]], op: str) -> NDArray[Any]:
     return reduce(_COMBINE[op], addends)
 
 
-def execute_plan(mesh: Mesh, plan: RedistributionPlan, shards: Shards, shape: tuple[int, ...]) -> Shards:
+def execute_plan(
+    mesh: Mesh, plan: RedistributionPlan, shards: Shards, shape: tuple[int, ...]
+) -> Shards:
     """The shards after every move of the plan; ``shards`` holds one array per mesh position."""
     for move in plan:
         shards = _DO[move.kind](mesh, move, shards, shape)
@@ -207,7 +225,9 @@ def _find_freed_dim(move: Move) -> tuple[int, tuple[str, ...]]:
     raise ValueError(f"{move.kind} frees no dim")
 
 
-def _slice_shard(array: NDArray[Any], held: Ranges, wanted: Ranges, dims: Sequence[int]) -> NDArray[Any]:
+def _slice_shard(
+    array: NDArray[Any], held: Ranges, wanted: Ranges, dims: Sequence[int]
+) -> NDArray[Any]:
     """The part of a shard that holds ``held`` which lies in ``wanted`` along some dims."""
     index = [slice(None)] * array.ndim
     for dim in dims:

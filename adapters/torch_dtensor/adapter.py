@@ -19,12 +19,19 @@ from adapters.forked_adapter import ForkedAdapter
 from adapters.protocol import VERSION, Hello
 from adapters.torch_dtensor import merge_ranks, rank
 from adapters.torch_dtensor.compat import RELEASE
-from adapters.torch_dtensor.names import HIDDEN_COLLECTIVES, promises
 from adapters.torch_dtensor.dry_run import DryRunAdapter
+from adapters.torch_dtensor.names import HIDDEN_COLLECTIVES, promises
+from adapters.torch_dtensor.rank_messages import (
+    Continue,
+    FullTensors,
+    Raised,
+    Report,
+    SendFullTensors,
+    Task,
+)
 from adapters.torch_dtensor.recorder import Recorder
-from adapters.torch_dtensor.script import Unanswerable, members, ranks, task
-from adapters.torch_dtensor.rank_messages import FullTensors, Continue, Raised, Report, Task, SendFullTensors
-from adapters.torch_dtensor.world import WorldFailure, World
+from adapters.torch_dtensor.task_lines import Unanswerable, count_ranks, make_task, ranks_in_meshes
+from adapters.torch_dtensor.world import World, WorldFailure
 from cases.model import Question
 
 
@@ -71,8 +78,8 @@ class TorchAdapter:
             return self._plans.observe(question, subject, seconds)
         deadline = time.monotonic() + seconds
         try:
-            lines = task(question)
-            size = ranks(lines)
+            lines = make_task(question)
+            size = count_ranks(lines)
             if size > self._devices:
                 raise Unanswerable(f"{size} devices, of {self._devices}")
         except Unanswerable as error:
@@ -128,7 +135,7 @@ class _Asking:
         self._world = world
         self._task = lines
         self._deadline = deadline
-        self._members = members(lines)
+        self._members = ranks_in_meshes(lines)
         self.end: End = Done()
         self.seen: tuple[Observed, ...] = ()
         self.program: tuple[Collective, ...] | None = None

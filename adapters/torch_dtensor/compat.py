@@ -13,7 +13,8 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from adapters.release_names import format_missing, find_location, import_path
+from adapters.release_names import find_location, import_path
+from adapters.release_names import format_missing as format_missing_name
 from adapters.torch_dtensor.names import LINE_NAMES, MASK_ATTRIBUTE, NAMES, find_imported_names
 
 RELEASE = str(torch.__version__)
@@ -45,7 +46,7 @@ class MissingPlaceholder:
 def format_missing(wanted: str) -> str:
     """The sentence that this release has no ``wanted``, and since when there is one."""
     if wanted in NAMES:
-        return format_missing(NAMES, wanted, "torch", RELEASE)
+        return format_missing_name(NAMES, wanted, "torch", RELEASE)
     return f"torch {RELEASE.partition('+')[0]} has no {wanted}"
 
 

@@ -2,7 +2,7 @@
 
 The lines of mode real, evaluated on fake tensors in a fake world: layouts, shapes, collectives
 and peak bytes, and nothing of values. It answers in a process of its own, see
-`adapters.torch_dtensor.fake`. What depends on data it cannot tell, and says so.
+`adapters.torch_dtensor.fake_world`. What depends on data it cannot tell, and says so.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from adapters.torch_dtensor import merge_ranks, mesh_views
 from adapters.torch_dtensor.compat import DeviceMesh, DTensor, clear_layout_caches
 from adapters.torch_dtensor.evaluate import Evaluation, TaskRun
 from adapters.torch_dtensor.fake_world import FakeRecorder, fake_world
-from adapters.torch_dtensor.script import Unanswerable, ranks, task
 from adapters.torch_dtensor.rank_messages import InputData, Raised, Task
+from adapters.torch_dtensor.task_lines import Unanswerable, count_ranks, make_task
+from cases.layout import Ranges, index_ranges, local_shape
 from cases.mesh_derivation import meshes_of_tensors
-from cases.layout import Ranges, local_shape, index_ranges
 from cases.model import Input, Mesh, Question
 from cases.recipes import ModelTensor
 
@@ -57,12 +57,12 @@ class DryRunAdapter:
         try:
             if any(given.irregular for given in question.inputs):
                 raise Unanswerable("a plan has no data, which irregular shards have the shapes of")
-            lines = task(question)
+            lines = make_task(question)
         except Unanswerable as error:
             return Answer(question.id, subject, Unsupported(error.why, error.place))
         # The first has the largest shard.
         number = question.mesh.devices[0]
-        view = self._enter(ranks(lines), number, question.fresh or bool(question.mesh_steps))
+        view = self._enter(count_ranks(lines), number, question.fresh or bool(question.mesh_steps))
         return view.answer(question, lines, subject)
 
     def close(self) -> None:
@@ -172,7 +172,10 @@ class _View:
         on = home.mesh if home else mesh
         layout = self._evaluation.layout(value, mesh)
         if home:
-            layout = merge_ranks.find_layout_on_other_mesh(layout, mesh, home.mesh, self._number) or layout
+            layout = (
+                merge_ranks.find_layout_on_other_mesh(layout, mesh, home.mesh, self._number)
+                or layout
+            )
         seen = Observed(
             name, _dtype(value), tuple(value.shape), layout,
             collectives=fired, full_collectives=run.full_collectives.get(name),

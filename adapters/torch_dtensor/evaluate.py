@@ -23,21 +23,21 @@ from adapters.torch_dtensor.compat import (
     DeviceMesh,
     DTensor,
     Missing,
-    compute_local_shape_and_global_offset,
     clear_layout_caches,
-    mesh_groups,
-    has,
-    names_for_lines,
+    compute_local_shape_and_global_offset,
     format_missing,
-    process_group_name,
+    has,
     has_mask_buffer,
+    mesh_groups,
+    names_for_lines,
+    process_group_name,
     wait_for_collectives,
 )
 from adapters.torch_dtensor.layouts import layout_of, mesh_of, shard_order
-from adapters.torch_dtensor.ops import CONTEXTS, mesh_source
-from adapters.torch_dtensor.recipes.step import TensorSource, Step
+from adapters.torch_dtensor.rank_messages import InputData, Line, Raised, Task, TensorOnDerivedMesh
+from adapters.torch_dtensor.recipes.step import Step, TensorSource
 from adapters.torch_dtensor.recorder import Axes, GroupAxes
-from adapters.torch_dtensor.rank_messages import InputData, TensorOnDerivedMesh, Line, Raised, Task
+from adapters.torch_dtensor.source_lines import CONTEXTS, mesh_source
 from cases.model import Foreign, Layout, Mesh
 from cases.recipes.recipe_reader import PASSES
 
@@ -196,7 +196,11 @@ class Evaluation:
                 self.at(run)
                 continue
             code = line.source
-            value = self._next(run, line.name, lambda: wait_for_collectives(eval(_compiled(code), run.names)))  # noqa: B023
+            value = self._next(
+                run,
+                line.name,
+                lambda: wait_for_collectives(eval(_compiled(code), run.names)),  # noqa: B023
+            )
             if not run.failed:
                 run.names[line.variable] = run.values[line.name] = value
                 run.collectives[line.name] = self.take(run, line.name)
@@ -238,11 +242,15 @@ class Evaluation:
         with torch.enable_grad():
             for data in task.inputs:
                 names[data.line.variable] = self._given(task, data)
-                names[data.line.variable] = wait_for_collectives(eval(_compiled(data.line.source), names))
+                names[data.line.variable] = wait_for_collectives(
+                    eval(_compiled(data.line.source), names)
+                )
             region = eval(_compiled(CONTEXTS[task.context]), names) if task.context else None
             with region or contextlib.nullcontext():
                 for line in task.steps:
-                    value = names[line.variable] = wait_for_collectives(eval(_compiled(line.source), names))
+                    value = names[line.variable] = wait_for_collectives(
+                        eval(_compiled(line.source), names)
+                    )
                     if line.name == name:
                         break
         # What the steps fired was told of the first run.

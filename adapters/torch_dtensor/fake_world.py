@@ -28,8 +28,14 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from torch.utils._pytree import tree_leaves
 
 from adapters.answer import Collective, CollectiveKind
+from adapters.torch_dtensor.collective_kinds import (
+    KINDS,
+    NAMESPACES,
+    NOT_COUNTED,
+    group_name,
+    nbytes,
+)
 from adapters.torch_dtensor.compat import DTensor, propagator
-from adapters.torch_dtensor.collective_kinds import KINDS, NAMESPACES, NOT_COUNTED, group_name, nbytes
 from adapters.torch_dtensor.recorder import Axes
 
 # In a real run it gives back what it was given, a fake one makes another.

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from adapters.answer import Collective, Observed
-from adapters.torch_dtensor.rank_messages import Raised, Report, RankObservation, digest
+from adapters.torch_dtensor.rank_messages import Raised, RankObservation, Report, digest
 from cases.arrays import Array
 from cases.model import Foreign, Layout, Mesh
 from cases.notation import to_placements
@@ -78,7 +78,10 @@ def _merge(
     shards = tuple(seen[rank].shard if rank in seen else None for rank in positions)
     layout = first.layout
     if home is not None and layout is not None:
-        told = (find_layout_on_other_mesh(one.layout, one.mesh or mesh, home, rank) for rank, one in parts)
+        told = (
+            find_layout_on_other_mesh(one.layout, one.mesh or mesh, home, rank)
+            for rank, one in parts
+        )
         layout = next(filter(None, told), layout)
     return Observed(
         name,
@@ -100,7 +103,7 @@ def find_layout_on_other_mesh(
     layout: Layout | Foreign | None, found: Mesh, home: Mesh, rank: int
 ) -> Foreign | None:
     """A layout that a rank reports on the mesh ``found``, if that is not its part of ``home``."""
-    axes = tuple((name, home[name]) for name in home.named)
+    axes = tuple((name, home[name]) for name in home.layout_axes)
     size = math.prod(length for _, length in axes)
     first = home.devices.index(rank) // size * size
     if found == Mesh(axes, home.devices[first : first + size]):

@@ -30,4 +30,6 @@ def observe_mesh(name: str, mesh: DeviceMesh | bool) -> tuple[RankObservation, .
 
 def _seen(name: str, array: Array, place: tuple[int, ...] | None = None) -> RankObservation:
     where = None if place is None else tuple(place)
-    return RankObservation(name, array.dtype, array.shape, None, None, array, where, None, None, None)
+    return RankObservation(
+        name, array.dtype, array.shape, None, None, array, where, None, None, None
+    )

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
-from adapters.release_names import Names, NameLocation, find_location
 from adapters.protocol import Field, Promise, Promises
+from adapters.release_names import NameLocation, Names, find_location
 
 # The first release that is asked at all.
 OLDEST = "2.2"
@@ -90,7 +90,9 @@ NAMES: Names = {
     "ColwiseParallel": (NameLocation(OLDEST, f"{_NEW}.parallel.ColwiseParallel"),),
     "RowwiseParallel": (NameLocation(OLDEST, f"{_NEW}.parallel.RowwiseParallel"),),
     "PrepareModuleInput": (
-        NameLocation("2.3", f"{_NEW}.parallel.PrepareModuleInput", "None stands for what is no tensor."),
+        NameLocation(
+            "2.3", f"{_NEW}.parallel.PrepareModuleInput", "None stands for what is no tensor."
+        ),
         NameLocation(OLDEST, f"{_NEW}.parallel.PrepareModuleInput"),
     ),
     "SequenceParallel": (NameLocation("2.3", f"{_NEW}.parallel.SequenceParallel"),),
@@ -114,7 +116,9 @@ NAMES: Names = {
         NameLocation("2.6", f"{_NEW}.experimental.context_parallel"),
         NameLocation("2.5", f"{_NEW}.experimental._attention.context_parallel"),
     ),
-    "set_rotate_method": (NameLocation("2.6", f"{_NEW}.experimental._attention.set_rotate_method"),),
+    "set_rotate_method": (
+        NameLocation("2.6", f"{_NEW}.experimental._attention.set_rotate_method"),
+    ),
     "_cp_options": (NameLocation("2.6", f"{_NEW}.experimental._attention._cp_options"),),
 }
 

@@ -22,11 +22,27 @@ from torch._C._distributed_c10d import FileStore
 
 from adapters.answer import CollectiveKind
 from adapters.torch_dtensor import mesh_views, rank_messages
-from adapters.torch_dtensor.compat import CommDebugMode, DeviceMesh, DTensor, clear_layout_caches, has
+from adapters.torch_dtensor.compat import (
+    CommDebugMode,
+    DeviceMesh,
+    DTensor,
+    clear_layout_caches,
+    has,
+)
 from adapters.torch_dtensor.evaluate import Evaluation, TaskRun, no_axes
+from adapters.torch_dtensor.rank_messages import (
+    Continue,
+    FullTensors,
+    InputData,
+    Raised,
+    RankObservation,
+    Report,
+    SendFullTensors,
+    Task,
+    digest,
+)
 from adapters.torch_dtensor.recorder import Recorder, find_count_differences
 from adapters.torch_dtensor.tensors import to_array, to_tensor
-from adapters.torch_dtensor.rank_messages import InputData, FullTensors, Continue, Raised, Report, RankObservation, Task, SendFullTensors, digest
 from cases.arrays import Array, pack
 from cases.layout import Ranges
 from cases.model import Mesh
@@ -172,7 +188,9 @@ class _Rank:
             # A recipe's step on one device is on no mesh. What no plan took up is on every rank.
             alone = task.recipe is not None and name.startswith("plain/")
             shard = None if alone else local
-            return RankObservation(name, local.dtype, local.shape, None, None, shard, None, full, fired, None)
+            return RankObservation(
+                name, local.dtype, local.shape, None, None, shard, None, full, fired, None
+            )
         mesh = self._evaluation.model(value.device_mesh)
         local = to_array(value.to_local())
         return RankObservation(

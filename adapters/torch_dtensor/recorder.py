@@ -21,8 +21,15 @@ import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from adapters.answer import Collective, CollectiveKind
+from adapters.torch_dtensor.collective_kinds import (
+    KINDS,
+    NAMESPACES,
+    NOT_COUNTED,
+    group_name,
+    nbytes,
+    parse_ranks,
+)
 from adapters.torch_dtensor.compat import DTensor, has
-from adapters.torch_dtensor.collective_kinds import KINDS, NAMESPACES, NOT_COUNTED, group_name, nbytes, parse_ranks
 from cases.layout import axis_groups
 from cases.model import Mesh
 
@@ -118,7 +125,9 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if any(issubclass(one, DTensor) for one in types):
             return NotImplemented
         recorder, name = self._recorder, func._schema.name
-        counts = recorder._active and name.partition("::")[0] in NAMESPACES and name not in NOT_COUNTED
+        counts = (
+            recorder._active and name.partition("::")[0] in NAMESPACES and name not in NOT_COUNTED
+        )
         if not counts:
             return func(*args, **(kwargs or {}))
         recorder._active = False
@@ -174,7 +183,9 @@ class GroupAxes:
         return ()
 
 
-def find_count_differences(fired: Counter[CollectiveKind], counted: Mapping[Any, int]) -> tuple[str, ...]:
+def find_count_differences(
+    fired: Counter[CollectiveKind], counted: Mapping[Any, int]
+) -> tuple[str, ...]:
     """How the recorder's counts differ from CommDebugMode's, a sentence for each kind.
 
     ``counted``: what ``get_comm_counts`` gives, by op; it spells functional collectives

@@ -22,7 +22,14 @@ from adapters import fork
 from adapters.answer import Crashed, Hung
 from adapters.stacks import remove_own_frames
 from adapters.torch_dtensor import rank_messages
-from adapters.torch_dtensor.rank_messages import HEAD, Continue, Raised, RankMessage, Task, SendFullTensors
+from adapters.torch_dtensor.rank_messages import (
+    HEAD,
+    Continue,
+    Raised,
+    RankMessage,
+    SendFullTensors,
+    Task,
+)
 from cases.model import Mesh
 
 # Seconds without a word in which ranks that are waited for hardly had or wanted a processor: they
@@ -116,7 +123,9 @@ class World:
         self.send(task, ranks, deadline)
         return self.hear(ranks, deadline)
 
-    def send(self, message: Task | Continue | SendFullTensors, ranks: Iterable[int], deadline: float) -> None:
+    def send(
+        self, message: Task | Continue | SendFullTensors, ranks: Iterable[int], deadline: float
+    ) -> None:
         """Send a message to some ranks.
 
         Raises:

@@ -31,7 +31,7 @@ FILES = {
     "public": HERE / "public",
     "meshes": HERE / "meshes.toml",
     "llama": HERE / "llama.toml",
-    "plans": HERE / "plans.toml",
+    "dry_runs": HERE / "dry_runs.toml",
 }
 GENERATORS = {
     local_shards.FAMILY: local_shards.cases,

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cases.catalogue.build import (
-    make_case,
-    covering_rows,
     all_placements,
+    covering_rows,
     layout_name,
     layout_of,
-    mesh_name,
+    make_case,
     make_input,
+    mesh_name,
 )  # fmt: skip
 from cases.model import Case, Mesh, Param, Step, mesh
 
@@ -44,7 +44,11 @@ def cases(exhaustive: bool) -> Iterator[Case]:
             for asked in ("R", "S(0)", "S(1)"):
                 yield matmul(ONE, left, right, (asked,))
     if exhaustive:
-        pairs = [(*left, *right) for left in all_placements(PLANE, 2) for right in all_placements(PLANE, 2)]
+        pairs = [
+            (*left, *right)
+            for left in all_placements(PLANE, 2)
+            for right in all_placements(PLANE, 2)
+        ]
     else:
         pairs = covering_rows(*[PLANE] * 4)
     asks = (("R", "R"), ("S(0)", "S(1)"), ("S(1)", "R"), ("S(0)", "S(0)"), ("R", "S(0)"))

@@ -68,7 +68,8 @@ def cases(exhaustive: bool) -> Iterator[Case]:
 def sample_type(sample: Sample) -> TensorType:
     """Shape and dtype of what a sample gives."""
     args = tuple(
-        TensorType(one.shape, one.dtype) if isinstance(one, Operand) else one for one in sample.operands
+        TensorType(one.shape, one.dtype) if isinstance(one, Operand) else one
+        for one in sample.operands
     )
     return infer_type(OPS[sample.op], args, sample.params)
 
@@ -91,7 +92,9 @@ def _differentiable_operands(sample: Sample) -> list[str]:
     ]
 
 
-def _case(kind: str, sample: Sample, by: str, made: TensorType, on: Mesh, row: OperandPlacements) -> Case:
+def _case(
+    kind: str, sample: Sample, by: str, made: TensorType, on: Mesh, row: OperandPlacements
+) -> Case:
     inputs = operands(sample, on, row)
     steps = [Step("r", sample.op, arguments(sample), sample.params)]
     if made.shape:

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 
 from cases.catalogue.build import (
     NO_ELEMENTS,
-    make_case,
-    covering_rows,
     all_placements,
+    covering_rows,
     layout_name,
     layout_of,
+    make_case,
+    make_input,
     mesh_name,
     shape_name,
-    make_input,
 )
 from cases.layout import is_even
 from cases.model import Case, Layout, Mesh, mesh

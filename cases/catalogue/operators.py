@@ -10,13 +10,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
+from cases.array_literals import split_into_addends
 from cases.arrays import pack
-from cases.catalogue.build import make_case, covering_rows, layout_name, layout_of, mesh_name
-from cases.catalogue.samples import SAMPLES, Operand, Sample, resized, operand_values
+from cases.catalogue.build import covering_rows, layout_name, layout_of, make_case, mesh_name
+from cases.catalogue.samples import SAMPLES, Operand, Sample, operand_values, resized
 from cases.errors import Where
 from cases.model import Case, Input, Mesh, Step, mesh
 from cases.ops import OPS
-from cases.array_literals import split_into_addends
 
 FAMILY = "operators"
 
@@ -77,7 +77,9 @@ def two_axes(sample: Sample, exhaustive: bool, number: int) -> list[OperandPlace
     """Rows of two placements per operand, in which every two placements meet; by default one."""
     own = [placements(one) for one in tensors(sample)]
     columns = [choices for choices in own for _ in range(2)]
-    rows: list[OperandPlacements] = [tuple(zip(row[::2], row[1::2])) for row in covering_rows(*columns)]
+    rows: list[OperandPlacements] = [
+        tuple(zip(row[::2], row[1::2])) for row in covering_rows(*columns)
+    ]
     if exhaustive:
         return rows
     split = [row for row in rows if any(place != "R" for pair in row for place in pair)]

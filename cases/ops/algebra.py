@@ -8,7 +8,7 @@ import numpy as np
 
 from cases.model import Param
 from cases.ops import labels
-from cases.ops.op import SUM_AVG, Op, Value, single_dim, computed_in_float64
+from cases.ops.op import SUM_AVG, Op, Value, computed_in_float64, single_dim
 
 _SOLVES = "elimination multiplies errors by the condition number"
 

@@ -10,8 +10,8 @@ from scipy import special
 
 from cases.model import Param
 from cases.ops import labels
+from cases.ops.op import Op, Value, computed_in_float64, single_dim, widen
 from cases.ops.promotion import cast_all, promote
-from cases.ops.op import Op, Value, single_dim, computed_in_float64, widen
 
 
 def _contract(function: Any) -> Any:

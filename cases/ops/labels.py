@@ -195,7 +195,9 @@ def remove_dims(shapes: tuple[Shape, ...], params: Params) -> Labels:
     Nothing is said where they are split: one device has what is left, and can send it alone.
     """
     gone = normalize_axes(params["axis"], len(shapes[0]))
-    own = tuple(NO_RULE if dim in gone else name for dim, name in enumerate(dim_labels(len(shapes[0]))))
+    own = tuple(
+        NO_RULE if dim in gone else name for dim, name in enumerate(dim_labels(len(shapes[0])))
+    )
     return (own,), tuple(name for dim, name in enumerate(own) if dim not in gone)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import special
 
 from cases.ops import labels
-from cases.ops.op import SUM_AVG, Op, Value, single_dim, computed_in_float64
+from cases.ops.op import SUM_AVG, Op, Value, computed_in_float64, single_dim
 
 _EXP = "exponentials multiply the error of their argument"
 _SPREAD = "squares double the error of their argument"

@@ -150,7 +150,9 @@ def check_floating(*values: Any) -> None:
             raise TypeError(f"takes floating-point numbers, not {one.dtype.name}")
 
 
-def computed_in_float64(function: Callable[..., Any], takes: int | None = None) -> Callable[..., Any]:
+def computed_in_float64(
+    function: Callable[..., Any], takes: int | None = None
+) -> Callable[..., Any]:
     """``function`` done in float64 and rounded once to the dtype of its floating arguments.
 
     ``takes``: how many leading arguments decide the dtype and must be floating; None: all.

@@ -12,16 +12,6 @@ from scipy import special
 from cases.arrays import numpy_dtype
 from cases.model import Param
 from cases.ops import labels
-from cases.ops.promotion import (
-    torch_meaning,
-    cast_all,
-    is_array,
-    promote,
-    promote_by_torch,
-    real_dtype,
-    real_dtype_by_torch,
-    with_promotion,
-)
 from cases.ops.op import (
     ALL_REDUCTIONS,
     MAX_MIN,
@@ -30,9 +20,19 @@ from cases.ops.op import (
     Op,
     Value,
     check_floating,
-    is_narrow,
     computed_in_float64,
+    is_narrow,
     widen,
+)
+from cases.ops.promotion import (
+    cast_all,
+    is_array,
+    promote,
+    promote_by_torch,
+    real_dtype,
+    real_dtype_by_torch,
+    torch_meaning,
+    with_promotion,
 )
 
 _APPROXIMATE = "libraries approximate it to a few roundings"
@@ -281,7 +281,7 @@ ROWS = (
        # Which rounds less, and which not at all, is a question of dtypes, which no rule knows.
        unclear=ALL_REDUCTIONS, whole=True, grads=(0,), jumps=True),
     Op("where", "pointwise", ("c", "x", "y"), _where(promote), numbers=True,
-       labels=labels.broadcast, linear=ALL_REDUCTIONS, with_promotion=(1, 2), whole=True, grads=(1, 2),
+       labels=labels.broadcast, linear=ALL_REDUCTIONS, together=(1, 2), whole=True, grads=(1, 2),
        apart=_WHERE),
 )  # fmt: skip
 

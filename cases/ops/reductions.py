@@ -15,11 +15,11 @@ from cases.ops.op import (
     FrameworkMeaning,
     Op,
     Value,
-    normalize_axes,
     check_floating,
-    is_narrow,
-    single_dim,
     computed_in_float64,
+    is_narrow,
+    normalize_axes,
+    single_dim,
     widen,
 )
 

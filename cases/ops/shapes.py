@@ -10,12 +10,11 @@ import numpy as np
 
 from cases.model import Param
 from cases.ops import labels
-from cases.ops.promotion import cast_all, promote
 from cases.ops.op import (
     ALL_REDUCTIONS,
     MAX_MIN,
-    SUM_AVG,
     NO_RULE,
+    SUM_AVG,
     Labels,
     Op,
     Params,
@@ -24,6 +23,7 @@ from cases.ops.op import (
     normalize_axes,
     single_dim,
 )
+from cases.ops.promotion import cast_all, promote
 
 
 def _move(

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from cases.model import Mesh, Question
 from cases.recipes.models import MODELS
-from cases.recipes.recipe import Model, RecipeKind, ModelTensor
+from cases.recipes.recipe import Model
+from cases.recipes.recipe import ModelTensor as ModelTensor
+from cases.recipes.recipe import RecipeKind as RecipeKind
 
 _ROWS = (
     RecipeKind("mlp-tp", "mlp", ("tp",), "up column-parallel, down row-parallel", tensor="tp"),

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from cases.layout import local_shape, index_ranges
+from cases.layout import index_ranges, local_shape
 from cases.model import Layout, Mesh
 from cases.recipes.layouts import parameter_layout
 from cases.recipes.models import MODELS
@@ -195,7 +195,9 @@ def expected_collectives(
     found = []
     for term in CONTRACTS[row.name].terms:
         if any(mesh[axis] > 1 for axis in term.axes):
-            found.append(ExpectedCollectives(term, _number(term.count, names), _number(term.bytes, names)))
+            found.append(
+                ExpectedCollectives(term, _number(term.count, names), _number(term.bytes, names))
+            )
     return tuple(found)
 
 
@@ -215,5 +217,7 @@ def _weights(row: RecipeKind, sizes: dict[str, int], mesh: Mesh) -> int:
                 tuple(axis for axis in axes if axis not in row.shard)
                 for axes in parameter_layout(row, tensor, sizes, mesh).dims
             )
-            total += math.prod(local_shape(index_ranges(mesh, Layout(dims), tensor.sizes(sizes))[0]))
+            total += math.prod(
+                local_shape(index_ranges(mesh, Layout(dims), tensor.sizes(sizes))[0])
+            )
     return total

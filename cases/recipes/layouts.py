@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from cases.model import Layout, Mesh
 from cases.recipes.models import MODELS
-from cases.recipes.recipe import RecipeKind, ModelTensor
+from cases.recipes.recipe import ModelTensor, RecipeKind
 
 Sizes = Mapping[str, int]
 
@@ -67,7 +67,9 @@ def tensor_layouts(row: RecipeKind, sizes: Sizes, mesh: Mesh) -> dict[str, Layou
     model = MODELS[row.model]
     found: dict[str, Layout] = {}
     for tensor in model.parameters:
-        found |= dict.fromkeys(names_of_parameter(tensor.name), parameter_layout(row, tensor, sizes, mesh))
+        found |= dict.fromkeys(
+            names_of_parameter(tensor.name), parameter_layout(row, tensor, sizes, mesh)
+        )
     for tensor in (model.out, *model.inputs):
         found[tensor.name] = data_layout(row, tensor)
         if tensor.name == "x":
@@ -80,7 +82,8 @@ def global_shapes(row: RecipeKind, sizes: Sizes) -> dict[str, tuple[int, ...]]:
     model = MODELS[row.model]
     known = {one.name: one.sizes(sizes) for one in (*model.parameters, *model.inputs, model.out)}
     return {
-        name: () if name == "loss" else known[name.rpartition("/")[2]] for name in observed_names(row)
+        name: () if name == "loss" else known[name.rpartition("/")[2]]
+        for name in observed_names(row)
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cases.recipes.recipe import Model, Role, ModelTensor
+from cases.recipes.recipe import Model, ModelTensor, Role
 
 _X = ModelTensor("x", ("batch", "seq", "dim"), ("batch", "sequence", ""))
 _TARGET = ModelTensor("target", ("batch", "seq", "dim"), ("batch", "sequence", ""))

@@ -13,7 +13,7 @@ from cases.inputs import DeclaredTensor
 from cases.model import Layout, Mesh, Recipe
 from cases.program import TensorType, check_size
 from cases.recipes import MODELS, RECIPES, find_misfits
-from cases.recipes.layouts import tensor_layouts, global_shapes
+from cases.recipes.layouts import global_shapes, tensor_layouts
 
 # The passes of a training step, by which its collectives are counted.
 PASSES = ("forward", "backward", "update")
@@ -66,7 +66,10 @@ def read_recipe(
         typed = TensorType(tensor.sizes(sizes), dtype)
         check_size(typed, mode, place.at("sizes"))
         if typed.size > MAX_DRY_RUN_ELEMENTS:
-            found, wanted = f"{typed.size:,} elements of {tensor.name}", f"at most {MAX_DRY_RUN_ELEMENTS:,}"
+            found, wanted = (
+                f"{typed.size:,} elements of {tensor.name}",
+                f"at most {MAX_DRY_RUN_ELEMENTS:,}",
+            )
             raise place.at("sizes").error(found, wanted)
     placed = tensor_layouts(row, sizes, mesh)
     tensors = {}

@@ -28,8 +28,8 @@ from adapters.answer import (
 from adapters.answer import CollectiveKind as Fired
 from adapters.record import Record
 from cases.model import Case
-from reports.drift.model import Upgrade, Change, ChangeKind
 from reports.drift.answer_pair import ANSWER, AnswerPair, make_change
+from reports.drift.model import Change, ChangeKind, Upgrade
 from reports.drift.patterns import collectives_pattern, format_collectives, message_pattern
 from reports.drift.tensor_changes import NOT_SHOWN, layout_changes, layout_differs, value_changes
 from suites.sources import public_release
@@ -104,7 +104,7 @@ def pair_answers(
     left, right = (
         {
             answer.subject: _without_release(answer, public_release(kept.header.release))
-            for answer in kept.kept(case.id)
+            for answer in kept.stored_answers(case.id)
         }
         for kept in (older, newer)
     )
@@ -145,7 +145,9 @@ def find_differences(pair: AnswerPair) -> list[Change]:
                 moved[name] = len(tensors)
             tensors += [*layout_changes(pair, one, other), *value_changes(pair, one, other, known)]
             counted += _compare_counts(pair, name, one.collectives, other.collectives)
-            counted += _compare_counts(pair, f"{name}/full", one.full_collectives, other.full_collectives)
+            counted += _compare_counts(
+                pair, f"{name}/full", one.full_collectives, other.full_collectives
+            )
         elif pair.older.end == pair.newer.end:
             # Else how it ended says why.
             texts = ("shown", NOT_SHOWN) if other is None else (NOT_SHOWN, "shown")
@@ -168,7 +170,7 @@ def _attach_counts(
             what = "fires" if count.step == name else "materialised, fires"
             sides = f"{what} {count.before}", f"{what} {count.after}"
             whole = tensors[moved[name]]
-            tensors[moved[name]] = msgspec.structs.replace(whole, collectives_pattern=(*whole.counts, sides))
+            tensors[moved[name]] = msgspec.structs.replace(whole, counts=(*whole.counts, sides))
         elif count.kind == "count" and not upstream(pair.case, count.step).isdisjoint(moved):
             left.append(msgspec.structs.replace(count, pattern=count.pattern + WITH_LAYOUT))
         else:
@@ -261,14 +263,28 @@ def _compare_programs(pair: AnswerPair) -> list[Change]:
         found.append(make_change(pair, "count", "", "counters disagree", before, after))
     if one.peak is not None and other.peak is not None and one.peak != other.peak:
         pattern = "more" if other.peak > one.peak else "less"
-        found.append(make_change(pair, "memory", "", pattern, f"{one.peak:,} B", f"{other.peak:,} B"))
+        found.append(
+            make_change(pair, "memory", "", pattern, f"{one.peak:,} B", f"{other.peak:,} B")
+        )
     return found
 
 
 def _compare_counts(
-    pair: AnswerPair, step: str, one: tuple[Collective, ...] | None, other: tuple[Collective, ...] | None
+    pair: AnswerPair,
+    step: str,
+    one: tuple[Collective, ...] | None,
+    other: tuple[Collective, ...] | None,
 ) -> list[Change]:
     if one is None or other is None or one == other or _differs_in_hidden_kind(pair, one, other):
         return []
     full = "materialised: " if step.endswith("/full") else ""
-    return [make_change(pair, "count", step, full + collectives_pattern(one, other), format_collectives(one), format_collectives(other))]
+    return [
+        make_change(
+            pair,
+            "count",
+            step,
+            full + collectives_pattern(one, other),
+            format_collectives(one),
+            format_collectives(other),
+        )
+    ]

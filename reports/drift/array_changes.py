@@ -15,9 +15,9 @@ from adapters.answer import Observed
 from cases.arrays import Array, unpack
 from cases.model import Case, Mesh, Tolerance
 from reports.drift.model import CorrectnessChange
+from suites.array_difference import EXACT, difference, format_array
 from suites.aspects import double_tolerance
 from suites.truth import TRAINING_TOLERANCE, Truth
-from suites.array_difference import EXACT, difference, format_array
 from suites.wording import format_position
 
 # More elements than these are told by the first that differs.
@@ -40,7 +40,9 @@ def allowed_between_releases(case: Case, right: Truth, name: str) -> Tolerance:
     return double_tolerance(right.allowed.get(name, otherwise))
 
 
-def first_difference(mesh: Mesh, near_enough: Tolerance, older: Arrays, newer: Arrays) -> ArrayDifference | None:
+def first_difference(
+    mesh: Mesh, near_enough: Tolerance, older: Arrays, newer: Arrays
+) -> ArrayDifference | None:
     """The first two arrays that are too far apart, else the first two that are not the same.
 
     One per mesh position, or one that stands for the same on every rank. None where nothing

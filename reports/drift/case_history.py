@@ -18,16 +18,21 @@ from adapters.record import Record, digest_question
 from adapters.registry import FRAMEWORKS
 from cases.model import Case, slug
 from cases.notation import format_both_notations
-from reports.drift.answer_changes import find_differences, find_uncountable_steps, find_hidden_kinds, pair_answers
+from reports.drift.answer_changes import (
+    find_differences,
+    find_hidden_kinds,
+    find_uncountable_steps,
+    pair_answers,
+)
 from reports.drift.finding_listing import UnknownId
 from reports.drift.model import Change
 from reports.drift.patterns import format_collectives
 from reports.drift.tables import format_releases
+from suites.array_difference import format_array
 from suites.failure import format_mesh_step
 from suites.failure import format_step as step_said
 from suites.record_index import find_records, release_of
 from suites.tensors import mesh_of
-from suites.array_difference import format_array
 from suites.wording import format_reported_layout as said
 
 _MOST = 16
@@ -97,7 +102,9 @@ def _format_question(case: Case) -> list[str]:
     return lines + [f"  {step_said(step, mesh_of(case, step.result))}" for step in question.steps]
 
 
-def find_unchanged_releases(case: Case, records: Sequence[Record], subject: str) -> list[UnchangedReleases]:
+def find_unchanged_releases(
+    case: Case, records: Sequence[Record], subject: str
+) -> list[UnchangedReleases]:
     """How one subject's answer to a case goes through records of one framework, oldest first.
 
     Raises:
@@ -115,7 +122,9 @@ def find_unchanged_releases(case: Case, records: Sequence[Record], subject: str)
             same = before.note == one.note
         else:
             blind = find_hidden_kinds(last.header.unseen, kept.header.unseen)
-            (pair,) = (p for p in pair_answers(case, last, kept, blind) if p.newer.subject == subject)
+            (pair,) = (
+                p for p in pair_answers(case, last, kept, blind) if p.newer.subject == subject
+            )
             changes, unseen = tuple(find_differences(pair)), tuple(find_uncountable_steps(pair))
             one = msgspec.structs.replace(one, changes=changes, unseen=unseen)
             same = not changes and not unseen
@@ -135,8 +144,10 @@ def _single_release(case: Case, kept: Record, subject: str) -> UnchangedReleases
         return UnchangedReleases(release, None, note="not asked")
     if row.digest != digest_question(case.question):
         return UnchangedReleases(release, None, note="asked in other words")
-    answer = next(one for one in kept.kept(case.id) if one.subject == subject)
-    return UnchangedReleases(release, answer, note="not the same in every run" * (subject in row.unstable))
+    answer = next(one for one in kept.stored_answers(case.id) if one.subject == subject)
+    return UnchangedReleases(
+        release, answer, note="not the same in every run" * (subject in row.unstable)
+    )
 
 
 def _format_releases(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from cases.errors import nearest_name
 from cases.model import Case
 from reports.drift.model import DriftFinding, FrameworkHistory
-from reports.drift.wording import format_extent, case_name, format_places, title
+from reports.drift.wording import case_name, format_extent, format_places, title
 
 
 class UnknownId(Exception):
@@ -17,7 +17,9 @@ class UnknownId(Exception):
         super().__init__(f"no {what} is called {id!r}; the nearest: {', '.join(near) or 'none'}")
 
 
-def list_finding(id: str, stories: Sequence[FrameworkHistory], known: Mapping[str, Case]) -> list[str]:
+def list_finding(
+    id: str, stories: Sequence[FrameworkHistory], known: Mapping[str, Case]
+) -> list[str]:
     """A finding and its changes, a few lines each. ``known``: the catalogue, by id.
 
     Raises:
@@ -37,7 +39,10 @@ def _format_finding(one: DriftFinding, known: Mapping[str, Case]) -> list[str]:
         f"  {title(one)}{where}, {format_extent(one)}",
     ]
     for change in one.changes:
-        lines += ["", "  " + " at ".join(filter(None, (case_name(change.case, known), change.step)))]
+        lines += [
+            "",
+            "  " + " at ".join(filter(None, (case_name(change.case, known), change.step))),
+        ]
         for before, after in ((change.before, change.after), *change.counts):
             lines += [f"    before  {before}", f"    after   {after}"]
     return lines

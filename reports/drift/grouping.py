@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from cases.model import Case
-from reports.drift.model import CHANGE_KINDS, CORRECTNESS_CHANGES, Upgrade, Change, DriftFinding
+from reports.drift.model import CHANGE_KINDS, CORRECTNESS_CHANGES, Change, DriftFinding, Upgrade
 
 # What follows from how an op is dispatched is alike in all of its family.
 _BY_FAMILY = ("value", "layout", "count")
@@ -30,7 +30,12 @@ def group_changes(border: Upgrade, cases: Mapping[str, Case]) -> tuple[DriftFind
         first = changes[0]
         ordered = sorted(
             changes,
-            key=lambda one: (case_size(cases.get(one.case)), one.case.count("."), one.case, one.step),
+            key=lambda one: (
+                case_size(cases.get(one.case)),
+                one.case.count("."),
+                one.case,
+                one.step,
+            ),
         )
         said = "\n".join((border.framework, border.older, border.newer, *key))
         found.append(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from adapters.interface import Default, Fact, Name, Printed
 from adapters.release_names import Names, find_location
-from reports.drift.model import Change, ImportableName, ChangeKind
+from reports.drift.model import Change, ChangeKind, ImportableName
 from reports.drift.patterns import message_pattern
 from reports.drift.signature_changes import compare_signatures
 
@@ -93,7 +93,9 @@ def _find_moves(framework: str, names: Names, releases: tuple[str, str]) -> list
                 pattern, weight = f"moved: {sides[0][0]} → {sides[1][0]}", _MOVED
             where = sides[1][0]
             one, other = lines
-            found.append(_make_change(framework, "name", is_.path, where, pattern, one, other, weight))
+            found.append(
+                _make_change(framework, "name", is_.path, where, pattern, one, other, weight)
+            )
         if is_.call:
             found.append(
                 _make_change(framework, "signature", is_.path, "", "called otherwise", "", is_.call)
@@ -101,7 +103,9 @@ def _find_moves(framework: str, names: Names, releases: tuple[str, str]) -> list
     return found
 
 
-def _find_name_changes(framework: str, older: Mapping[str, Name], newer: Mapping[str, Name]) -> list[Change]:
+def _find_name_changes(
+    framework: str, older: Mapping[str, Name], newer: Mapping[str, Name]
+) -> list[Change]:
     found = []
     for path in sorted({*older, *newer}):
         was, is_ = older.get(path), newer.get(path)
@@ -142,7 +146,9 @@ def _import_line_elsewhere(gone: Name, root: str, newer: Mapping[str, Name]) -> 
     alike = [
         path
         for path, one in newer.items()
-        if one.kind == gone.kind and short_name(path) == short_name(root) and not is_class_attribute(path)
+        if one.kind == gone.kind
+        and short_name(path) == short_name(root)
+        and not is_class_attribute(path)
     ]
     return import_line(min(alike, key=lambda path: (len(path), path))) if alike else ""
 

@@ -17,8 +17,24 @@ from cases.errors import format_count
 from cases.model import Case
 from reports.drift import tables
 from reports.drift.grouping import severity_order
-from reports.drift.model import CHANGE_KINDS, KIND_MEANINGS, Upgrade, DriftFinding, ChangeKind, FrameworkHistory
-from reports.drift.wording import INTERFACE_KINDS, shorten, format_extent, format_step, case_name, format_places, shorten_pair, title
+from reports.drift.model import (
+    CHANGE_KINDS,
+    KIND_MEANINGS,
+    ChangeKind,
+    DriftFinding,
+    FrameworkHistory,
+    Upgrade,
+)
+from reports.drift.wording import (
+    INTERFACE_KINDS,
+    case_name,
+    format_extent,
+    format_places,
+    format_step,
+    shorten,
+    shorten_pair,
+    title,
+)
 
 _HERE = Path(__file__).resolve().parent
 PAGE = _HERE.parent.parent / "docs" / "drift.html"
@@ -36,7 +52,13 @@ def page(stories: Sequence[FrameworkHistory], known: Mapping[str, Case]) -> str:
         for place, release in enumerate(story.releases)
     }
     # The gravest first over all releases, and of two alike the newer.
-    found.sort(key=lambda pair: (*severity_order(pair[1])[:4], -_when(when, pair[1]), severity_order(pair[1])))
+    found.sort(
+        key=lambda pair: (
+            *severity_order(pair[1])[:4],
+            -_when(when, pair[1]),
+            severity_order(pair[1]),
+        )
+    )
     folded = [one.cases for _, one in found if len(one.cases) > 1]
     names = sorted({case_name(case, known) for cases in folded for case in cases})
     numbers = {name: number for number, name in enumerate(names)}
@@ -46,7 +68,9 @@ def page(stories: Sequence[FrameworkHistory], known: Mapping[str, Case]) -> str:
         "script": (_HERE / "page.js").read_text(),
         "frameworks": " and ".join(story.framework for story in stories),
         "overview": "\n".join(_overview(story) for story in stories),
-        "kinds": "\n".join(f"<dt>{kind}</dt><dd>{escape(KIND_MEANINGS[kind])}</dd>" for kind in CHANGE_KINDS),
+        "kinds": "\n".join(
+            f"<dt>{kind}</dt><dd>{escape(KIND_MEANINGS[kind])}</dd>" for kind in CHANGE_KINDS
+        ),
         "framework_options": _options(story.framework for story in stories),
         "border_options": "".join(_upgrade_options(story) for story in stories),
         "kind_options": _options(CHANGE_KINDS),
@@ -106,10 +130,10 @@ def _overview(story: FrameworkHistory) -> str:
     rows = []
     for row in tables.count_changes(story):
         border = row.border
-        link = (
-            f'<a href="#findings" data-border="{upgrade_key(border)}">{border.older} → {border.newer}</a>'
+        link = f'<a href="#findings" data-border="{upgrade_key(border)}">{border.older} → {border.newer}</a>'
+        rows.append(
+            [link, _format_number(row.silent), *(_number(row, kind) for kind in CHANGE_KINDS)]
         )
-        rows.append([link, _format_number(row.silent), *(_number(row, kind) for kind in CHANGE_KINDS)])
     top = f"<h3>{story.framework}</h3>\n<p>{tables.format_records(story)}</p>"
     if not rows:
         return f"{top}\n<p>One release alone is recorded.</p>"
@@ -130,7 +154,9 @@ def _number(row: tables.ChangeCounts, kind: ChangeKind) -> str:
     return link if kind in INTERFACE_KINDS else f"{link} <small>in {cases:,}</small>"
 
 
-def _row(finding: DriftFinding, when: int, known: Mapping[str, Case], numbers: Mapping[str, int]) -> str:
+def _row(
+    finding: DriftFinding, when: int, known: Mapping[str, Case], numbers: Mapping[str, int]
+) -> str:
     small = finding.smallest
     kinds = f"{finding.kind} count" if finding.with_counts else finding.kind
     silent = "<br><i>silent</i>" if finding.silent else ""
@@ -191,7 +217,9 @@ def _imports(story: FrameworkHistory) -> str:
     rows, always = tables.find_availability(story)
     if not rows and not always:
         return f"<h3>{story.framework}</h3>\n<p>No release's interface is recorded.</p>"
-    cells = [[_code(row.path), row.since, row.until, escape(shorten(row.warns, _MOST))] for row in rows]
+    cells = [
+        [_code(row.path), row.since, row.until, escape(shorten(row.warns, _MOST))] for row in rows
+    ]
     head = ["name", "works since", "until", "warns in"]
     return (
         f"<h3>{story.framework}</h3>\n{_table(head, cells, 'stack')}\n<details><summary>"

@@ -12,8 +12,24 @@ from pathlib import Path
 from cases.errors import format_count
 from cases.model import Case
 from reports.drift import tables
-from reports.drift.model import CHANGE_KINDS, KIND_MEANINGS, Upgrade, DriftFinding, ChangeKind, FrameworkHistory
-from reports.drift.wording import INTERFACE_KINDS, shorten, format_extent, format_step, case_name, format_places, shorten_pair, title
+from reports.drift.model import (
+    CHANGE_KINDS,
+    KIND_MEANINGS,
+    ChangeKind,
+    DriftFinding,
+    FrameworkHistory,
+    Upgrade,
+)
+from reports.drift.wording import (
+    INTERFACE_KINDS,
+    case_name,
+    format_extent,
+    format_places,
+    format_step,
+    shorten,
+    shorten_pair,
+    title,
+)
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "drift.md"
 
@@ -127,7 +143,8 @@ def _imports(stories: Sequence[FrameworkHistory]) -> list[str]:
             lines += ["No release's interface is recorded.", ""]
             continue
         cells = [
-            [as_code(row.path), row.since, row.until, escape_text(shorten(row.warns, _MOST))] for row in rows
+            [as_code(row.path), row.since, row.until, escape_text(shorten(row.warns, _MOST))]
+            for row in rows
         ]
         lines += _table(["name", "works since", "until", "warns in"], cells)
         lines += [
@@ -193,11 +210,15 @@ def _row(finding: DriftFinding, known: Mapping[str, Case]) -> list[str]:
     small = finding.smallest
     silent = "**silent** " if finding.silent else ""
     where = format_places(finding)
-    what = f"{silent}{escape_text(shorten(title(finding), _MOST))}" + (f" ({escape_text(where)})" if where else "")
+    what = f"{silent}{escape_text(shorten(title(finding), _MOST))}" + (
+        f" ({escape_text(where)})" if where else ""
+    )
     size = format_extent(finding)
     if finding.kind not in INTERFACE_KINDS:
         size += f", {finding.subject}"
-    smallest = as_code(case_name(small.case, known)) + (f" at {as_code(small.step)}" if small.step else "")
+    smallest = as_code(case_name(small.case, known)) + (
+        f" at {as_code(small.step)}" if small.step else ""
+    )
     if small.case in known and finding.kind in _WITH_LINE:
         smallest += f": {as_code(shorten(format_step(known[small.case], small.step), _MOST))}"
     cells = [shorten_pair(*pair, _MOST) for pair in ((small.before, small.after), *small.counts)]

@@ -41,7 +41,9 @@ def message_pattern(text: str) -> str:
     return text if len(text) <= _LONGEST else text[:_LONGEST].rstrip() + " …"
 
 
-def layout_pattern(mesh: Mesh, older: Layout | Foreign | None, newer: Layout | Foreign | None) -> str:
+def layout_pattern(
+    mesh: Mesh, older: Layout | Foreign | None, newer: Layout | Foreign | None
+) -> str:
     """How a layout changed, axis by axis, each way once: ``P(sum) → R, S → S of another dim``."""
     sides = [_axis_placements(mesh, layout) for layout in (older, newer)]
     if isinstance(sides[0], str) or isinstance(sides[1], str):
@@ -66,7 +68,9 @@ class _AxisPlacement(msgspec.Struct, frozen=True):
     stride: int = 1
 
 
-def _axis_placements(mesh: Mesh, layout: Layout | Foreign | None) -> tuple[_AxisPlacement, ...] | str:
+def _axis_placements(
+    mesh: Mesh, layout: Layout | Foreign | None
+) -> tuple[_AxisPlacement, ...] | str:
     if layout is None:
         return "no layout"
     if isinstance(layout, Foreign):
@@ -75,7 +79,7 @@ def _axis_placements(mesh: Mesh, layout: Layout | Foreign | None) -> tuple[_Axis
         to_placements(layout, mesh)
     except NotationError:
         return "reductions in an order of their own"
-    found = dict.fromkeys(mesh.named, _AxisPlacement("R"))
+    found = dict.fromkeys(mesh.layout_axes, _AxisPlacement("R"))
     found |= {axis: _AxisPlacement(f"P({op})") for axis, op in layout.partial}
     order = {axis: place for place, axis in enumerate(mesh.names)}
     for dim, axes in enumerate(layout.dims):

@@ -14,15 +14,15 @@ import msgspec
 
 from adapters import interface as listed
 from adapters import record
-from adapters.release_names import Names
 from adapters.record import Record
 from adapters.registry import FRAMEWORKS
+from adapters.release_names import Names
 from cases.catalogue import catalogue
 from cases.model import Case
 from reports.drift.answer_changes import compare_records
 from reports.drift.grouping import group_changes
-from reports.drift.interface_changes import Listing, find_interface_changes, find_imports
-from reports.drift.model import Upgrade, Release, FrameworkHistory
+from reports.drift.interface_changes import Listing, find_imports, find_interface_changes
+from reports.drift.model import FrameworkHistory, Release, Upgrade
 from suites.record_index import find_records
 from suites.sources import RECORDS, public_release
 
@@ -68,7 +68,9 @@ def _read_history(
         if listing is not None:
             listings[release] = listing
         if last is not None:
-            borders.append(_with_interface(compare_records(last, kept, known, digests), names, listings))
+            borders.append(
+                _with_interface(compare_records(last, kept, known, digests), names, listings)
+            )
         last = kept
     found = [finding for one in borders for finding in group_changes(one, known)]
     return FrameworkHistory(
@@ -89,7 +91,7 @@ def _with_interface(one: Upgrade, names: Names, listings: Mapping[str, Listing])
     if older is None or newer is None:
         return one
     more = find_interface_changes(one.framework, names, older, newer, (one.older, one.newer))
-    return msgspec.structs.replace(one, find_interface_changes=(*one.changes, *more), listed=True)
+    return msgspec.structs.replace(one, changes=(*one.changes, *more), listed=True)
 
 
 def read_listing(record: Path) -> Listing | None:

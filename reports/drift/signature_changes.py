@@ -11,7 +11,9 @@ from typing import Literal
 
 import msgspec
 
-ParameterKind = Literal["by position only", "", "by keyword only", "any further", "any further keywords"]
+ParameterKind = Literal[
+    "by position only", "", "by keyword only", "any further", "any further keywords"
+]
 
 
 class Parameter(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from itertools import pairwise
 import msgspec
 
 from reports.drift.interface_changes import is_class_attribute
-from reports.drift.model import CHANGE_KINDS, Upgrade, DriftFinding, ChangeKind, FrameworkHistory
+from reports.drift.model import CHANGE_KINDS, ChangeKind, DriftFinding, FrameworkHistory, Upgrade
 
 
 def format_records(story: FrameworkHistory) -> str:
@@ -104,7 +104,11 @@ def find_availability(story: FrameworkHistory) -> tuple[list[Availability], list
             continue
         first, last = one.releases[0], one.releases[-1]
         left = "" if last == listed[-1] else f"{last}; gone in {listed[listed.index(last) + 1]}"
-        gaps = format_releases(listed, one.releases) if len(group_releases(listed, one.releases)) > 1 else ""
+        gaps = (
+            format_releases(listed, one.releases)
+            if len(group_releases(listed, one.releases)) > 1
+            else ""
+        )
         rows.append(
             Availability(
                 one.path,

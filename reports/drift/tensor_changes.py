@@ -10,9 +10,14 @@ from collections.abc import Callable
 from adapters.answer import Observed
 from cases.layout import are_equivalent
 from cases.model import Layout, Mesh
-from reports.drift.model import Change, ChangeKind
-from reports.drift.array_changes import Arrays, allowed_between_releases, first_difference, compare_correctness
 from reports.drift.answer_pair import AnswerPair, make_change
+from reports.drift.array_changes import (
+    Arrays,
+    allowed_between_releases,
+    compare_correctness,
+    first_difference,
+)
+from reports.drift.model import Change, ChangeKind
 from reports.drift.patterns import layout_pattern
 from suites.tensors import mesh_of
 from suites.truth import Truth
@@ -35,7 +40,9 @@ def layout_changes(pair: AnswerPair, one: Observed, other: Observed) -> list[Cha
         found.append(make_change(pair, "layout", one.name, pattern, before, after))
 
     if layout_differs(one, other):
-        pattern = layout_pattern(mesh, one.layout, other.layout) if mesh == theirs else "on another mesh"
+        pattern = (
+            layout_pattern(mesh, one.layout, other.layout) if mesh == theirs else "on another mesh"
+        )
         if mesh == theirs and _have_same_shards(mesh, one, other):
             pattern += ", same shards"
         add(pattern, _format_layout(one, mesh), _format_layout(other, theirs))
@@ -76,10 +83,14 @@ def _have_same_shards(mesh: Mesh, one: Observed, other: Observed) -> bool:
     left, right = one.layout, other.layout
     if not isinstance(left, Layout) or not isinstance(right, Layout) or one.shape != other.shape:
         return False
-    return left.ndim == right.ndim == len(one.shape) and are_equivalent(mesh, left, right, one.shape)
+    return left.ndim == right.ndim == len(one.shape) and are_equivalent(
+        mesh, left, right, one.shape
+    )
 
 
-def value_changes(pair: AnswerPair, one: Observed, other: Observed, known: Callable[[], Truth]) -> list[Change]:
+def value_changes(
+    pair: AnswerPair, one: Observed, other: Observed, known: Callable[[], Truth]
+) -> list[Change]:
     """A change of the global value, dtype or shape; or of shards alone, where the layout stayed.
 
     ``known``: the truth about the case, which is only asked for where numbers differ.
@@ -110,7 +121,10 @@ def value_changes(pair: AnswerPair, one: Observed, other: Observed, known: Calla
     parts = first_difference(mesh, close, one.shards or (), other.shards or ()) if stays else None
     if whole is not None and whole.far:
         texts = whole.before, whole.after
-        return [*found, make_change(pair, "value", name, "", *texts, compare_correctness(truth, one, other))]
+        return [
+            *found,
+            make_change(pair, "value", name, "", *texts, compare_correctness(truth, one, other)),
+        ]
     if parts is not None and parts.far:
         owed = isinstance(one.layout, Layout) and one.layout.partial
         kind: ChangeKind = "layout" if owed else "value"

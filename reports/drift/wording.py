@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from cases.errors import format_count
 from cases.model import Case, slug
 from reports.drift.interface_changes import short_name
-from reports.drift.model import DriftFinding, CorrectnessChange
+from reports.drift.model import CorrectnessChange, DriftFinding
 from suites.failure import format_mesh_step
 from suites.failure import format_step as step_said
 from suites.tensors import mesh_of

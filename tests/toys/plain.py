@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from adapters.answer import Answer, Done, Observed
 from adapters.protocol import VERSION, Hello, Promise
 from cases.arrays import pack, unpack
-from cases.layout import offset, index_ranges
+from cases.layout import index_ranges, offset
 from cases.model import Layout, Question
 from cases.ops import OPS
 

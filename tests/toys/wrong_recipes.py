@@ -37,7 +37,9 @@ Wrong = contextlib.AbstractContextManager[object]
 def _styled(model: str, change: Callable[[Plan], object]) -> Wrong:
     """A plan along the tensor axis with some of its styles replaced."""
 
-    def planned(kept: Placement, plan: Callable[[Placement], Plan] = parallel_plans.PLANS[model]) -> Plan:
+    def planned(
+        kept: Placement, plan: Callable[[Placement], Plan] = parallel_plans.PLANS[model]
+    ) -> Plan:
         styles = plan(kept)
         change(styles)
         return styles
@@ -66,7 +68,9 @@ def _along(*axes: str) -> Wrong:
 def _by_columns() -> Wrong:
     spread = parallel_plans.apply_data_parallelism
 
-    def turned(row: RecipeKind, module: nn.Module, mesh: DeviceMesh, dims: Mapping[str, int]) -> None:
+    def turned(
+        row: RecipeKind, module: nn.Module, mesh: DeviceMesh, dims: Mapping[str, int]
+    ) -> None:
         shapes = {name: one.ndim for name, one in module.named_parameters()}
         spread(row, module, mesh, {name: shapes[name] - 1 for name in dims})
 
@@ -99,7 +103,9 @@ WRONG: dict[str, Callable[[], Wrong]] = {
     "shares averaged": lambda: _spread(lambda part: part.set_gradient_divide_factor(2.0)),
     "kept after forward": lambda: _spread(lambda part: part.set_reshard_after_forward(False)),
     "columns for rows": _by_columns,
-    "keys taken for whole": lambda: mock.patch.object(parallel_plans, "GatheredKeys", _keys_taken_for_whole),
+    "keys taken for whole": lambda: mock.patch.object(
+        parallel_plans, "GatheredKeys", _keys_taken_for_whole
+    ),
 }
 
 

@@ -54,7 +54,9 @@ def activation_spec(row: RecipeKind, name: str) -> PartitionSpec:
     return PartitionSpec(*(there[one] or None for one in ACTIVATIONS[name]))
 
 
-def constrain_activation(x: jax.Array, name: str, row: RecipeKind, mesh: jax.sharding.Mesh) -> jax.Array:
+def constrain_activation(
+    x: jax.Array, name: str, row: RecipeKind, mesh: jax.sharding.Mesh
+) -> jax.Array:
     """The activation called ``name``, laid out by the plan, under the name that `kept` knows."""
     x = lax.with_sharding_constraint(x, NamedSharding(mesh, activation_spec(row, name)))
     named: jax.Array = checkpoint_name(x, name)

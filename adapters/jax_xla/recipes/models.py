@@ -131,7 +131,12 @@ def _rotated(x: jax.Array) -> jax.Array:
 
 
 def _attention(
-    sizes: Sizes, moves: ParallelHooks, t: Arrays, x: jax.Array, prefix: str = "", causal: bool = True
+    sizes: Sizes,
+    moves: ParallelHooks,
+    t: Arrays,
+    x: jax.Array,
+    prefix: str = "",
+    causal: bool = True,
 ) -> jax.Array:
     def projected(name: str) -> jax.Array:
         y = _linear(x, t[f"{prefix}{name}.weight"])

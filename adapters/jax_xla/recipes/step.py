@@ -13,7 +13,7 @@ import msgspec
 from jax.sharding import NamedSharding
 
 from adapters.jax_xla import arrays
-from adapters.jax_xla.recipes import shard_map_bodies, models, activation_layouts
+from adapters.jax_xla.recipes import activation_layouts, models, shard_map_bodies
 from cases.arrays import numpy_dtype
 from cases.model import Layout, Mesh
 from cases.recipes import MODELS, RecipeKind
@@ -48,11 +48,14 @@ def sharded_step(row: RecipeKind, sizes: Mapping[str, int], mesh: Mesh) -> Step:
     layouts = {one.name: parameter_layout(row, one, sizes, mesh) for one in model.parameters}
     layouts |= {one.name: data_layout(row, one) for one in model.inputs}
     arguments = {
-        name: NamedSharding(there, arrays.partition_spec(layout)) for name, layout in layouts.items()
+        name: NamedSharding(there, arrays.partition_spec(layout))
+        for name, layout in layouts.items()
     }
     moves = _moves(row, there, arguments)
     used = {
-        one.name: NamedSharding(there, arrays.partition_spec(_without(layouts[one.name], row.shard)))
+        one.name: NamedSharding(
+            there, arrays.partition_spec(_without(layouts[one.name], row.shard))
+        )
         for one in model.parameters
         if row.shard
     }
@@ -100,7 +103,9 @@ def _without(layout: Layout, axes: tuple[str, ...]) -> Layout:
     return Layout(tuple(tuple(one for one in dim if one not in axes) for dim in layout.dims))
 
 
-def _moves(row: RecipeKind, mesh: jax.sharding.Mesh, arguments: dict[str, NamedSharding]) -> models.ParallelHooks:
+def _moves(
+    row: RecipeKind, mesh: jax.sharding.Mesh, arguments: dict[str, NamedSharding]
+) -> models.ParallelHooks:
     def at(x: jax.Array, name: str) -> jax.Array:
         return activation_layouts.constrain_activation(x, name, row, mesh)
 
@@ -110,7 +115,9 @@ def _moves(row: RecipeKind, mesh: jax.sharding.Mesh, arguments: dict[str, NamedS
     attend: models.Attend = gathered
     if row.name == "attention-ring":
         (axis,) = activation_layouts.logical_axis_rules(row)["length"]
-        attend = shard_map_bodies.ring(mesh, axis, activation_layouts.activation_spec(row, "queries"))
+        attend = shard_map_bodies.ring(
+            mesh, axis, activation_layouts.activation_spec(row, "queries")
+        )
     experts: shard_map_bodies.Experts = models.experts
     if row.expert:
         specs = [arguments[one].spec for one in ("x", "router.weight", "experts.w1")]

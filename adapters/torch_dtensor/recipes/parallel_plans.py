@@ -25,9 +25,9 @@ from adapters.torch_dtensor.compat import (
     Shard,
     context_parallel,
     fully_shard,
-    require,
     parallelize_module,
     replicate,
+    require,
     ring_options,
     set_rotate_method,
 )
@@ -108,7 +108,9 @@ def apply_tensor_parallelism(row: RecipeKind, module: nn.Module, mesh: DeviceMes
                     parallelize_module(part, mesh[axis], GatheredKeys())
 
 
-def apply_data_parallelism(row: RecipeKind, module: nn.Module, mesh: DeviceMesh, dims: Mapping[str, int]) -> None:
+def apply_data_parallelism(
+    row: RecipeKind, module: nn.Module, mesh: DeviceMesh, dims: Mapping[str, int]
+) -> None:
     """Shard what FSDP shards, and see to the gradients along every other data axis.
 
     ``dims``: the dim by which FSDP shards a parameter, by its name.

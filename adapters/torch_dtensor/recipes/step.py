@@ -107,7 +107,9 @@ class Step:
         if parallel_plans.uses_ring_attention(self._row):
             turns = self._turns(())
             buffers = [self._x, self._target, *turns]
-            self._region.enter_context(parallel_plans.ring_attention_region(self._mesh[axes[0]], buffers))
+            self._region.enter_context(
+                parallel_plans.ring_attention_region(self._mesh[axes[0]], buffers)
+            )
             # The region makes its buffers whole again, and those may have no gradient.
             self._x = self._x.clone()
         else:

@@ -6,7 +6,7 @@ torch: lines are text here.
 
 from __future__ import annotations
 
-from adapters.torch_dtensor.forms import Call, Row, Unsayable, literal
+from adapters.torch_dtensor.python_text import Call, OpFormatter, Unsayable, format_literal
 
 
 def _seed(call: Call) -> str:
@@ -34,7 +34,7 @@ def _seeded(call: Call, made: str) -> str:
     return f"({seeded}, {made})[1]"
 
 
-def _array(name: str) -> Row:
+def _array(name: str) -> OpFormatter:
     """A factory of DTensors; or a plain tensor on every rank, of which rank 0's is dealt out."""
 
     def row(call: Call) -> str:
@@ -42,7 +42,7 @@ def _array(name: str) -> Row:
             raise Unsayable("torch has one generator on a CPU")
         if call.params.get("seeding") == "generator":
             raise Unsayable("DTensor's factories take no generator")
-        shape = literal(call.params["shape"])
+        shape = format_literal(call.params["shape"])
         if call.params.get("whole"):
             made = f"distribute_tensor(torch.{name}({shape}), {call.home}{call.placements})"
         else:
@@ -53,7 +53,7 @@ def _array(name: str) -> Row:
     return row
 
 
-def _initial(name: str) -> Row:
+def _initial(name: str) -> OpFormatter:
     """What modules do to their parameters, on a clone."""
 
     def row(call: Call) -> str:
@@ -71,10 +71,10 @@ def _initial(name: str) -> Row:
 def _dropout(call: Call) -> str:
     if call.params.get("seeding") == "generator":
         raise Unsayable("dropout takes no generator")
-    return _seeded(call, f"F.dropout({call.args[0]}, p={literal(call.params['p'])})")
+    return _seeded(call, f"F.dropout({call.args[0]}, p={format_literal(call.params['p'])})")
 
 
-RANDOM: dict[str, Row] = {
+RANDOM_OPS: dict[str, OpFormatter] = {
     "random_uniform": _array("rand"),
     "random_normal": _array("randn"),
     "inplace_uniform": _initial("uniform_"),

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from adapters.answer import Unsupported
-from adapters.jax_xla import lines
+from adapters.jax_xla import source_lines
 from adapters.jax_xla.attempt import AnswerEnded
-from adapters.jax_xla.mesh_lines import joined
-from adapters.jax_xla.names import NEWEST, imports
+from adapters.jax_xla.mesh_lines import joined_function
+from adapters.jax_xla.names import NEWEST, format_imports
 from adapters.reference.evaluate import evaluate
 from cases.arrays import pack
 from cases.mesh_derivation import meshes_of_tensors
@@ -89,23 +89,27 @@ def test_source_lines_foreign_layouts_and_complaints() -> None:
     ]
 
 
-def _script(asked: Question, route: lines.Route, shown: str) -> list[str]:
+def _script(asked: Question, route: source_lines.Route, shown: str) -> list[str]:
     """Every line that puts a question to JAX, and prints the results in ``shown``."""
-    named, on, places = lines.mesh_variables(asked), meshes_of_tensors(asked), lines.places(asked)
-    made = [*imports(NEWEST), 'jax.config.update("jax_enable_x64", True)']
-    made += [lines.mesh_line(one, name, route) for one, name in named.items()]
-    made += joined(NEWEST).strip().splitlines()
-    for name, text in lines.view_sources(asked, lines.KINDS[route]):
-        made.append(f"{lines.variable(name)} = {text}")
+    named, on, places = (
+        source_lines.mesh_variables(asked),
+        meshes_of_tensors(asked),
+        source_lines.mesh_texts(asked),
+    )
+    made = [*format_imports(NEWEST), 'jax.config.update("jax_enable_x64", True)']
+    made += [source_lines.mesh_line(one, name, route) for one, name in named.items()]
+    made += joined_function(NEWEST).strip().splitlines()
+    for name, text in source_lines.view_sources(asked, source_lines.KINDS[route]):
+        made.append(f"{source_lines.variable_name(name)} = {text}")
     for given in asked.inputs:
         stack = route == "jit"
-        texts = [array_expression(one, "np") for one in lines.held(given, stack)]
+        texts = [array_expression(one, "np") for one in source_lines.input_arrays(given, stack)]
         data = texts[0] if given.per_device is None else f"[{', '.join(texts)}]"
-        made.append(lines.input_line(given, on[given.name], places[given.name], stack, data))
-        made += lines.reduce_lines(given) if route == "jit" else []
+        made.append(source_lines.input_line(given, on[given.name], places[given.name], stack, data))
+        made += source_lines.reduce_lines(given) if route == "jit" else []
     made += ["jax.set_mesh(mesh)"] if route == "explicit" else []
     for step in asked.steps:
-        made += lines.step_lines(asked, step, route)
+        made += source_lines.step_lines(asked, step, route)
     return [*made, *(f"print(repr(np.asarray({name}).tolist()))" for name in shown.split())]
 
 
@@ -120,7 +124,7 @@ def _run(script: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("route", ["jit", "explicit"])
-def test_the_lines_of_a_question_are_a_script(route: lines.Route) -> None:
+def test_the_lines_of_a_question_are_a_script(route: source_lines.Route) -> None:
     """Printed one after another they run by themselves, and give what NumPy gives."""
     on = mesh({"a": 2, "b": 2}, (3, 1, 2, 0))
     odd = np.array([[np.nan, 1.5], [-np.inf, 2]], ml_dtypes.bfloat16)
@@ -170,7 +174,7 @@ def test_a_derived_mesh_is_a_whole_mesh_and_the_axes_that_count() -> None:
     steps = (*MESH_STEPS[:5], second, *MESH_STEPS[5:])
     asked = Question("q", mesh({"w": 4}), mesh_steps=steps)
     made = "NamedSharding(jax.sharding.Mesh({}, {!r}, axis_types=(AxisType.Auto,) * {}), P({}))"
-    assert dict(lines.view_sources(asked, "Auto")) == {
+    assert dict(source_lines.view_sources(asked, "Auto")) == {
         "v": made.format("mesh.devices.reshape(2, 2, 1)", ("a", "b", "c"), 3, "'a', 'b', 'c'"),
         "s": "NamedSharding(v.mesh, P('b', 'a'))",
         "f": made.format("v.mesh.devices.reshape(2, 2)", ("a", "f"), 2, "'f'"),
@@ -202,11 +206,11 @@ def test_what_is_wrong_is_asked_of_jax_as_it_stands() -> None:
         ),
     ):
         asked = Question("q", SQUARE, mesh_steps=(step,))
-        assert lines.view_sources(asked, "Auto") == [("m", text)]
+        assert source_lines.view_sources(asked, "Auto") == [("m", text)]
 
 
 @pytest.mark.parametrize("route", ["jit", "explicit"])
-def test_lines_on_derived_meshes_are_a_script(route: lines.Route) -> None:
+def test_lines_on_derived_meshes_are_a_script(route: source_lines.Route) -> None:
     """On a slice, on axes of two meshes, and from one view to another."""
     steps = (
         MeshStep("v", "mesh_unflatten", ("w",), {"axes": {"a": 2, "b": 2}}),
@@ -241,9 +245,7 @@ def test_lines_on_derived_meshes_are_a_script(route: lines.Route) -> None:
 
 def test_lines_are_made_without_jax() -> None:
     """Who prints scripts needs no JAX installed."""
-    code = (
-        "import sys; import adapters.jax_xla.lines; assert not {'jax', 'jaxlib'} & {*sys.modules}"
-    )
+    code = "import sys; import adapters.jax_xla.source_lines; assert not {'jax', 'jaxlib'} & {*sys.modules}"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
@@ -259,22 +261,22 @@ def test_the_lines_of_a_gradient_use_what_they_do_not_make() -> None:
     asked = question(
         ROW, [tensor(name, count(4), layout(ROW, "R", ndim=1)) for name in "xw"], *steps
     )
-    assert sorted(lines.used(asked, steps[-1])) == ["c", "x"]
-    assert lines.step_lines(asked, steps[-1], "jit") == [
+    assert sorted(source_lines.names_used(asked, steps[-1])) == ["c", "x"]
+    assert source_lines.step_lines(asked, steps[-1], "jit") == [
         "def l_of(x):",
         "    y = jnp.multiply(x, c)",
         "    l = jnp.sum(y)",
         "    return l",
         "g = jax.grad(l_of)(x)",
     ]
-    assert lines.used(asked, steps[1]) == ["x", "c"]
+    assert source_lines.names_used(asked, steps[1]) == ["x", "c"]
 
 
 def test_names_that_would_hide_another_are_changed() -> None:
     """Of modules, meshes, builtins that rows use, words of Python, functions of gradients."""
     for taken in ("jax", "mesh", "mesh2", "lambda", "enumerate", "l_of", "jax_"):
-        assert lines.variable(taken) == f"{taken}_"
-    assert lines.variable("meshed") == "meshed"
+        assert source_lines.variable_name(taken) == f"{taken}_"
+    assert source_lines.variable_name("meshed") == "meshed"
 
 
 @pytest.mark.parametrize(
@@ -297,15 +299,15 @@ def test_a_layout_is_asked_of_the_op_where_the_op_takes_it(asked: Step, line: st
     """Else a reshard follows, and where more is done after the op too."""
     step = msgspec.structs.replace(asked, to=layout(ROW, "S(0)"))
     wanted = line.replace("OUT", "NamedSharding(mesh, P('x'))")
-    assert lines.explicit_line(step, "mesh") == f"y = {wanted}"
+    assert source_lines.explicit_line(step, "mesh") == f"y = {wanted}"
 
 
 def test_what_has_no_line_is_told() -> None:
     """A pending maximum, a partial result of jit, a map without a layout."""
     for make, step in (
-        (lines.explicit_line, Step("y", "abs", ("x",), to=layout(ROW, "P(max)"))),
-        (lines.jit_line, Step("y", "abs", ("x",), to=layout(ROW, "P(sum)"))),
-        (lines.jit_line, Step("y", "map_shards", ("x",), {"scale": 2})),
+        (source_lines.explicit_line, Step("y", "abs", ("x",), to=layout(ROW, "P(max)"))),
+        (source_lines.jit_line, Step("y", "abs", ("x",), to=layout(ROW, "P(sum)"))),
+        (source_lines.jit_line, Step("y", "map_shards", ("x",), {"scale": 2})),
     ):
         with pytest.raises(AnswerEnded) as caught:
             make(step, "mesh")

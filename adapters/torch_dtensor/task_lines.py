@@ -9,17 +9,17 @@ import functools
 import zlib
 from collections.abc import Callable
 
-from adapters.torch_dtensor.ops import (
+from adapters.torch_dtensor.python_text import variable_name
+from adapters.torch_dtensor.rank_messages import InputData, Line, Task, TensorOnDerivedMesh
+from adapters.torch_dtensor.source_lines import (
     CONTEXTS,
     Unsayable,
-    by_device,
     input_source,
+    is_given_by_device,
     mesh_step_source,
     mesh_variable,
     step_source,
-    variable,
 )
-from adapters.torch_dtensor.rank_messages import InputData, TensorOnDerivedMesh, Line, Task
 from cases import mesh_derivation
 from cases.model import Mesh, Question, Recipe
 from cases.notation import NotationError
@@ -29,7 +29,7 @@ from cases.recipes.layouts import observed_names, unsharded_names
 
 # One question in so many has its collectives counted by CommDebugMode too: on every one that
 # would take a tenth of the speed. Chosen by the id, so that order does not matter.
-CHECKED = 8
+CHECK_INTERVAL = 8
 
 
 Meshes = list[tuple[str, Mesh]]
@@ -44,32 +44,32 @@ class Unanswerable(Exception):
         self.place = place
 
 
-def task(question: Question) -> Task:
+def make_task(question: Question) -> Task:
     """The lines of a question.
 
     Raises:
         Unanswerable: there are none.
     """
     if question.recipe is not None:
-        return _recipe(question, question.recipe)
+        return _recipe_task(question, question.recipe)
     if question.context is not None and question.context not in CONTEXTS:
         raise Unanswerable(f"the context {question.context}: no region of that name")
-    meshes, derived = _meshes(question)
+    meshes, derived = _mesh_lines(question)
     homes = mesh_derivation.meshes_of_tensors(question)
-    inputs, places = _inputs(question, meshes, homes)
+    inputs, places = _input_lines(question, meshes, homes)
     typed = functools.cache(lambda: infer_types(question))
     steps = []
     for step in question.steps:
         view = step.params.get("view")
         place = next((places[arg] for arg in step.args if isinstance(arg, str)), "mesh")
-        places[step.result] = variable(view) if isinstance(view, str) else place
+        places[step.result] = variable_name(view) if isinstance(view, str) else place
         source = functools.partial(
             step_source, step, homes[step.result], places[step.result], typed
         )
         steps.append(_line(step.result, source))
     return Task(
         question.mesh, tuple(meshes), derived, inputs, tuple(steps), question.check,
-        _checked(question), _whole(question), question.context or "",
+        _is_checked(question), _find_whole_results(question), question.context or "",
         tuple(
             TensorOnDerivedMesh(name, places[name], home) for name, home in homes.items()
             if places[name] not in dict(meshes)
@@ -77,7 +77,7 @@ def task(question: Question) -> Task:
     )  # fmt: skip
 
 
-def _recipe(question: Question, recipe: Recipe) -> Task:
+def _recipe_task(question: Question, recipe: Recipe) -> Task:
     """The task of a recipe: no lines, for what it runs is a module."""
     if recipe.name not in RECIPES:
         raise Unanswerable(f"the recipe {recipe.name}: no module of that name")
@@ -86,15 +86,15 @@ def _recipe(question: Question, recipe: Recipe) -> Task:
     alone = unsharded_names(row) if question.mode == "real" else ()
     return Task(
         question.mesh, (("mesh", question.mesh),), (), (), (), (*observed_names(row), *alone),
-        _checked(question), alone, recipe=recipe,
+        _is_checked(question), alone, recipe=recipe,
     )  # fmt: skip
 
 
-def _checked(question: Question) -> bool:
-    return zlib.crc32(question.id.encode()) % CHECKED == 0
+def _is_checked(question: Question) -> bool:
+    return zlib.crc32(question.id.encode()) % CHECK_INTERVAL == 0
 
 
-def _inputs(
+def _input_lines(
     question: Question, meshes: Meshes, homes: dict[str, Mesh]
 ) -> tuple[tuple[InputData, ...], dict[str, str]]:
     """The inputs, and the variable of the mesh of each; adds the meshes that are their own."""
@@ -110,11 +110,13 @@ def _inputs(
         home = homes[given.name]
         source = functools.partial(input_source, given, home, derived=given.name in slopes)
         arrays = given.per_device if given.value is None else (given.value,)
-        inputs.append(InputData(_line(given.name, source), place, arrays or (), by_device(given)))
+        inputs.append(
+            InputData(_line(given.name, source), place, arrays or (), is_given_by_device(given))
+        )
     return tuple(inputs), places
 
 
-def _whole(question: Question) -> tuple[str, ...]:
+def _find_whole_results(question: Question) -> tuple[str, ...]:
     """The plain results that are whole on every rank, and what is made of them alone."""
     found: set[str] = set()
     for step in question.steps:
@@ -124,24 +126,24 @@ def _whole(question: Question) -> tuple[str, ...]:
     return tuple(step.result for step in question.steps if step.result in found)
 
 
-def ranks(task: Task) -> int:
+def count_ranks(task: Task) -> int:
     """How many ranks a task needs: one for each device up to the last that a mesh names."""
     return 1 + max(max(mesh.devices) for _, mesh in task.meshes)
 
 
-def members(task: Task) -> tuple[int, ...]:
+def ranks_in_meshes(task: Task) -> tuple[int, ...]:
     """The ranks that are in some mesh of the task, in order."""
     return tuple(sorted({device for _, mesh in task.meshes for device in mesh.devices}))
 
 
 def _line(name: str, source: Callable[[], str]) -> Line:
     try:
-        return Line(name, variable(name), source())
+        return Line(name, variable_name(name), source())
     except (Unsayable, NotationError) as error:
         raise Unanswerable(str(error), name) from None
 
 
-def _meshes(question: Question) -> tuple[Meshes, tuple[Line, ...]]:
+def _mesh_lines(question: Question) -> tuple[Meshes, tuple[Line, ...]]:
     """The meshes over devices, and the lines that derive others."""
     meshes: Meshes = [("mesh", question.mesh)]
     made = mesh_derivation.derive_all(question.mesh, question.mesh_steps)
@@ -155,10 +157,10 @@ def _meshes(question: Question) -> tuple[Meshes, tuple[Line, ...]]:
                     "the mesh of the question is made before everything", step.result
                 )
         of = step.params.get("of")
-        base = variable(of) if isinstance(of, str) else "mesh"
+        base = variable_name(of) if isinstance(of, str) else "mesh"
         axes = tuple(mesh_derivation.base_mesh(step, question.mesh, made).axes)
         source = mesh_step_source(step, base, axes, made)
-        lines.append(Line(step.result, variable(step.result), source, step.after))
+        lines.append(Line(step.result, variable_name(step.result), source, step.after))
         if "from" in step.params:
-            lines.append(Line(step.result, "mesh", variable(step.result)))
+            lines.append(Line(step.result, "mesh", variable_name(step.result)))
     return meshes, tuple(lines)

@@ -19,7 +19,7 @@ from cases.program import TensorType
 
 # What lines call by name, and so no variable may be called. What a line binds itself begins with
 # "_", as no variable does without a "_" at its end; tests hold every row to both.
-RESERVED = {
+RESERVED_NAMES = {
     "torch", "F", "DeviceMesh", "DTensor", "Partial", "Replicate", "Shard", "distribute_tensor",
     "dtensor", "manual_seed", "local_map", "loss_parallel", "CommDebugMode",
     "float", "int", "max", "min", "slice", "mesh",
@@ -89,17 +89,17 @@ class Call(msgspec.Struct, frozen=True):
         return f", placements={placements_source(self.step.to, self.mesh)}"
 
 
-Row = Callable[[Call], str]
+OpFormatter = Callable[[Call], str]
 
 
-def form(template: str) -> Row:
+def form(template: str) -> OpFormatter:
     """A row whose text depends on its arguments alone."""
     return lambda call: template.format(*call.args)
 
 
 def function(
     name: str, after: str = "", fixed: dict[str, Param] | None = None, **words: str
-) -> Row:
+) -> OpFormatter:
     """A row that calls the function ``name`` with the arguments, then parameters by keyword.
 
     ``words``: parameter -> torch's keyword. ``fixed``: values of parameters that are not given,
@@ -110,7 +110,7 @@ def function(
     def row(call: Call) -> str:
         values = given | call.params
         named = (
-            f"{word}={literal(values[ours])}"
+            f"{word}={format_literal(values[ours])}"
             for ours, word in words.items()
             if values.get(ours) is not None
         )
@@ -119,14 +119,14 @@ def function(
     return row
 
 
-def variable(name: str) -> str:
+def variable_name(name: str) -> str:
     """The Python variable for a name of the program: itself, unless Python or a line needs it."""
     bare = name.rstrip("_")
-    taken = bare in RESERVED or keyword.iskeyword(bare) or name.startswith("_")
+    taken = bare in RESERVED_NAMES or keyword.iskeyword(bare) or name.startswith("_")
     return f"{name}_" if taken else name
 
 
-def literal(value: Param) -> str:
+def format_literal(value: Param) -> str:
     """A number, text or list as Python has it, a list as a tuple."""
     if isinstance(value, list):
         return repr(tuple(value))
@@ -135,7 +135,7 @@ def literal(value: Param) -> str:
     return repr(value)
 
 
-def at_dim(dim: int, inner: str) -> str:
+def index_at_dim(dim: int, inner: str) -> str:
     """An index into one dim: ``:, 1:3`` into dim 1, ``..., 1:3`` into dim -1."""
     if dim < 0:
         return ", ".join(("...", inner, *(":",) * (-dim - 1)))

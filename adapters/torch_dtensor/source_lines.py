@@ -13,8 +13,14 @@ import math
 from collections.abc import Callable, Container, Mapping
 from functools import lru_cache
 
-from adapters.torch_dtensor.forms import Call, Unsayable, literal, placements_source, variable
-from adapters.torch_dtensor.rows import ROWS
+from adapters.torch_dtensor.op_table import OP_TABLE
+from adapters.torch_dtensor.python_text import (
+    Call,
+    Unsayable,
+    format_literal,
+    placements_source,
+    variable_name,
+)
 from cases.model import Input, Mesh, MeshStep, Step
 from cases.notation import NotationError
 from cases.ops import OPS
@@ -27,8 +33,8 @@ CONTEXTS = {"loss_parallel": "loss_parallel()"}
 def mesh_variable(given: Input) -> str:
     """The variable of the mesh that an input lives on."""
     if given.view is not None:
-        return variable(given.view)
-    return "mesh" if given.mesh is None else f"mesh_of_{variable(given.name)}"
+        return variable_name(given.view)
+    return "mesh" if given.mesh is None else f"mesh_of_{variable_name(given.name)}"
 
 
 @lru_cache(maxsize=4096)
@@ -40,7 +46,7 @@ def mesh_source(mesh: Mesh) -> str:
     return f"DeviceMesh('cpu', {grid}, mesh_dim_names={mesh.names})"
 
 
-def by_device(given: Input) -> bool:
+def is_given_by_device(given: Input) -> bool:
     """Whether an input is given device by device, as what owes a reduction always is.
 
     Without data, ``per_device`` is then empty or None.
@@ -57,10 +63,10 @@ def input_source(given: Input, mesh: Mesh, *, derived: bool = False) -> str:
     Raises:
         NotationError: placements cannot say the layout.
     """
-    name, where = variable(given.name), mesh_variable(given)
+    name, where = variable_name(given.name), mesh_variable(given)
     placements = placements_source(given.layout, mesh)
     leaf = ".requires_grad_()" if derived else ""
-    if not by_device(given):
+    if not is_given_by_device(given):
         return f"distribute_tensor({name}, {where}, {placements}){leaf}"
     # Without shape and stride torch takes the shards for even.
     stride = tuple(math.prod(given.shape[dim + 1 :]) for dim in range(len(given.shape)))
@@ -87,10 +93,12 @@ def mesh_step_source(step: MeshStep, base: str, axes: tuple[str, ...], made: Con
             more = f", backend_override={backends}" if backends else ""
             return f"{base}._unflatten({step.axes[0]!r}, {new}{more})"
         case "mesh_concatenate":
-            parts = [variable(axis) if axis in made else f"{base}[{axis!r}]" for axis in step.axes]
+            parts = [
+                variable_name(axis) if axis in made else f"{base}[{axis!r}]" for axis in step.axes
+            ]
             return f"DeviceMesh._concatenate([{', '.join(parts)}])"
         case "mesh_equal":
-            return " == ".join(map(variable, step.axes))
+            return " == ".join(map(variable_name, step.axes))
 
 
 def _sliced(base: str, axes: tuple[str, ...]) -> str:
@@ -108,10 +116,12 @@ def step_source(
         Unsayable: torch has no form for the op with these parameters.
         NotationError: placements cannot say the layout asked for.
     """
-    if step.op not in ROWS:
+    if step.op not in OP_TABLE:
         raise Unsayable(f"the op {step.op} has no row for torch")
-    args = tuple(variable(arg) if isinstance(arg, str) else literal(arg) for arg in step.args)
-    text = ROWS[step.op](Call(step, args, mesh, home, known))
+    args = tuple(
+        variable_name(arg) if isinstance(arg, str) else format_literal(arg) for arg in step.args
+    )
+    text = OP_TABLE[step.op](Call(step, args, mesh, home, known))
     if step.to is None or OPS[step.op].places:
         return text
     target = f"({text})" if _is_compound(text) else text
@@ -125,13 +135,13 @@ def _is_compound(text: str) -> bool:
     return not isinstance(ast.parse(text, mode="eval").body, simple)
 
 
-def line(result: str, source: str) -> str:
+def assignment_line(result: str, source: str) -> str:
     """The line of a script that gives ``result`` its value."""
-    return f"{variable(result)} = {source}"
+    return f"{variable_name(result)} = {source}"
 
 
 __all__ = [
-    "CONTEXTS", "NotationError", "Unsayable", "by_device", "input_source", "line",
-    "mesh_source",
-    "mesh_step_source", "mesh_variable", "placements_source", "step_source", "variable",
+    "CONTEXTS", "NotationError", "Unsayable", "assignment_line", "input_source",
+    "is_given_by_device", "mesh_source", "mesh_step_source", "mesh_variable", "placements_source",
+    "step_source", "variable_name",
 ]  # fmt: skip

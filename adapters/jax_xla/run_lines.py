@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from adapters.jax_xla.compat import RELEASE
-from adapters.jax_xla.lines import variable
-from adapters.jax_xla.mesh_lines import joined
-from adapters.jax_xla.names import imports
+from adapters.jax_xla.mesh_lines import joined_function
+from adapters.jax_xla.names import format_imports
+from adapters.jax_xla.source_lines import variable_name
 
 FILENAME = "<question>"
 
 _SCOPE: dict[str, Any] = {}
-exec("\n".join(imports(RELEASE)), _SCOPE)
-exec(joined(RELEASE), _SCOPE)
+exec("\n".join(format_imports(RELEASE)), _SCOPE)
+exec(joined_function(RELEASE), _SCOPE)
 
 
 def function(
@@ -33,8 +33,8 @@ def function(
 
     Line i of ``lines`` is line i + 2 of `FILENAME` in a traceback.
     """
-    head = f"def program({', '.join(map(variable, arguments))}):"
-    tail = f"return ({''.join(variable(result) + ', ' for result in results)})"
+    head = f"def program({', '.join(map(variable_name, arguments))}):"
+    tail = f"return ({''.join(variable_name(result) + ', ' for result in results)})"
     source = "\n    ".join([head, *lines, tail])
     scope: dict[str, Any] = {**_SCOPE, **meshes}
     exec(compile(source, FILENAME, "exec"), scope)

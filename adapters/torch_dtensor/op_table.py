@@ -7,13 +7,21 @@ leaves the global view are in `rows_networks`.
 
 from __future__ import annotations
 
-from adapters.torch_dtensor.forms import Call, Row, Unsayable, at_dim, form, function, literal
-from adapters.torch_dtensor.rows_networks import NETWORKS
-from adapters.torch_dtensor.rows_random import RANDOM
+from adapters.torch_dtensor.op_table_networks import NETWORK_OPS
+from adapters.torch_dtensor.op_table_random import RANDOM_OPS
+from adapters.torch_dtensor.python_text import (
+    Call,
+    OpFormatter,
+    Unsayable,
+    form,
+    format_literal,
+    function,
+    index_at_dim,
+)
 from cases.model import Param
 
 
-def _operator(sign: str) -> Row:
+def _operator(sign: str) -> OpFormatter:
     """Operators, since torch.add and its kin refuse a number on the left."""
 
     def row(call: Call) -> str:
@@ -26,7 +34,7 @@ def _operator(sign: str) -> Row:
     return row
 
 
-def _tensors(name: str) -> Row:
+def _tensors(name: str) -> OpFormatter:
     """A function that takes tensors only: a number becomes one."""
 
     def row(call: Call) -> str:
@@ -37,7 +45,7 @@ def _tensors(name: str) -> Row:
     return row
 
 
-def _limit(name: str, bound: str) -> Row:
+def _limit(name: str, bound: str) -> OpFormatter:
     """torch.maximum and torch.minimum take tensors only; with a number they are clamps."""
 
     def row(call: Call) -> str:
@@ -59,7 +67,9 @@ def _dims(axis: Param, what: str) -> Param:
     return axis
 
 
-def _reduction(name: str, over_dims: str = "", every: str = ", dim=None", **words: str) -> Row:
+def _reduction(
+    name: str, over_dims: str = "", every: str = ", dim=None", **words: str
+) -> OpFormatter:
     """A reduction by ``name`` over everything, by ``over_dims`` over some dims.
 
     ``every``: the dims of one over everything that keeps them; some do without.
@@ -71,13 +81,13 @@ def _reduction(name: str, over_dims: str = "", every: str = ", dim=None", **word
         dims = _dims(call.params.get("axis"), over_dims)
         kept = ", keepdim=True" if call.params.get("keepdims") else ""
         more = "".join(
-            f", {word}={literal(call.params[ours])}"
+            f", {word}={format_literal(call.params[ours])}"
             for ours, word in words.items()
             if ours in call.params
         )
         if dims is None and not kept:
             return f"{name}({call.args[0]}{more})"
-        over = every if dims is None else f", dim={literal(dims)}"
+        over = every if dims is None else f", dim={format_literal(dims)}"
         return f"{over_dims}({call.args[0]}{more}{over}{kept})"
 
     return row
@@ -97,11 +107,11 @@ def _product(call: Call) -> str:
     return f"torch.prod({call.args[0]}, dim={dims}{kept})"
 
 
-def _spread(name: str) -> Row:
+def _spread(name: str) -> OpFormatter:
     """Variances; torch's own divide by one less than there are."""
 
     def row(call: Call) -> str:
-        dims = literal(_dims(call.params.get("axis"), name))
+        dims = format_literal(_dims(call.params.get("axis"), name))
         correction = call.params.get("correction", 0)
         kept = ", keepdim=True" if call.params.get("keepdims") else ""
         return f"{name}({call.args[0]}, dim={dims}, correction={correction}{kept})"
@@ -112,10 +122,10 @@ def _spread(name: str) -> Row:
 def _norm(call: Call) -> str:
     order = call.params.get("ord", 2)
     dims = _dims(call.params.get("axis"), "torch.linalg.vector_norm")
-    over = "" if dims is None else f", dim={literal(dims)}"
+    over = "" if dims is None else f", dim={format_literal(dims)}"
     kept = ", keepdim=True" if call.params.get("keepdims") else ""
     order = float("inf") if order == "inf" else order
-    return f"torch.linalg.vector_norm({call.args[0]}, ord={literal(order)}{over}{kept})"
+    return f"torch.linalg.vector_norm({call.args[0]}, ord={format_literal(order)}{over}{kept})"
 
 
 def _logsumexp(call: Call) -> str:
@@ -123,18 +133,20 @@ def _logsumexp(call: Call) -> str:
     dims = _dims(call.params.get("axis"), "torch.logsumexp")
     over = call.every_dim if dims is None else dims
     kept = ", keepdim=True" if call.params.get("keepdims") else ""
-    return f"torch.logsumexp({call.args[0]}, dim={literal(over)}{kept})"
+    return f"torch.logsumexp({call.args[0]}, dim={format_literal(over)}{kept})"
 
 
 def _clip(call: Call) -> str:
-    bounds = [f"{word}={literal(call.params[word])}" for word in ("min", "max")
+    bounds = [f"{word}={format_literal(call.params[word])}" for word in ("min", "max")
               if call.params.get(word) is not None]  # fmt: skip
     return f"torch.clamp({', '.join((call.args[0], *bounds))})"
 
 
-def _joined(name: str) -> Row:
+def _joined(name: str) -> OpFormatter:
     """Of a list of tensors."""
-    return lambda call: f"{name}([{', '.join(call.args)}], dim={literal(call.params['axis'])})"
+    return lambda call: (
+        f"{name}([{', '.join(call.args)}], dim={format_literal(call.params['axis'])})"
+    )
 
 
 def _split(call: Call) -> str:
@@ -152,7 +164,7 @@ def _flip(call: Call) -> str:
     axis = call.params["axis"]
     dims = call.every_dim if axis is None else axis
     listed: Param = dims if isinstance(dims, list) else [call.integer("axis")]
-    return f"torch.flip({call.args[0]}, dims={literal(listed)})"
+    return f"torch.flip({call.args[0]}, dims={format_literal(listed)})"
 
 
 def _pad(call: Call) -> str:
@@ -160,7 +172,7 @@ def _pad(call: Call) -> str:
     shape, given = call.typed(0).shape, call.params
     later = len(shape) - 1 - call.integer("axis") % len(shape)
     widths = (*(0, 0) * later, given["before"], given["after"])
-    value = f", value={literal(given['value'])}" if "value" in given else ""
+    value = f", value={format_literal(given['value'])}" if "value" in given else ""
     return f"F.pad({call.args[0]}, {widths}{value})"
 
 
@@ -171,19 +183,19 @@ def _tile(call: Call) -> str:
 
 
 def _slice(call: Call) -> str:
-    return f"{call.args[0]}[{at_dim(call.integer('axis'), call.span)}]"
+    return f"{call.args[0]}[{index_at_dim(call.integer('axis'), call.span)}]"
 
 
 def _index(call: Call) -> str:
     axis = call.integer("axis")
-    return f"{call.args[0]}[{at_dim(axis, str(call.params['index']))}]"
+    return f"{call.args[0]}[{index_at_dim(axis, str(call.params['index']))}]"
 
 
 def _einsum(call: Call) -> str:
     return f"torch.einsum({call.params['subscripts']!r}, {', '.join(call.args)})"
 
 
-def _sorted(name: str, after: str = "") -> Row:
+def _sorted(name: str, after: str = "") -> OpFormatter:
     """Equal elements keep their order."""
     stable: dict[str, Param] = {"stable": True}
     return function(name, after, stable, axis="dim", descending="descending", stable="stable")
@@ -191,7 +203,7 @@ def _sorted(name: str, after: str = "") -> Row:
 
 _LAST: dict[str, Param] = {"axis": -1}
 
-ROWS: dict[str, Row] = {
+OP_TABLE: dict[str, OpFormatter] = {
     "redistribute": lambda call: (
         f"{call.args[0]}.redistribute({call.home}{call.placements})" if "view" in call.params
         else f"{call.args[0]}.redistribute({call.placements[2:]})"),
@@ -291,6 +303,6 @@ ROWS: dict[str, Row] = {
     "ifft": function("torch.fft.ifft", axis="dim"),
     "softmax": function("torch.softmax", fixed=_LAST, axis="dim"),
     "log_softmax": function("torch.log_softmax", fixed=_LAST, axis="dim"),
-    **NETWORKS,
-    **RANDOM,
+    **NETWORK_OPS,
+    **RANDOM_OPS,
 }  # fmt: skip

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import msgspec
 
-from adapters.torch_dtensor.forms import (
+from adapters.torch_dtensor.python_text import (
     Call,
-    Row,
+    OpFormatter,
     Unsayable,
-    at_dim,
     form,
+    format_literal,
     function,
-    literal,
+    index_at_dim,
 )
 
 
@@ -35,7 +35,7 @@ def _take_along(call: Call) -> str:
     return f"torch.take_along_dim({call.args[0]}, {_long(call, 1)}, dim={call.integer('axis')})"
 
 
-def _scatter(name: str) -> Row:
+def _scatter(name: str) -> OpFormatter:
     """torch.scatter writes as far as its indices go; NumPy repeats those of size 1."""
 
     def row(call: Call) -> str:
@@ -49,7 +49,7 @@ def _scatter(name: str) -> Row:
     return row
 
 
-def _at_rows(method: str) -> Row:
+def _at_rows(method: str) -> OpFormatter:
     def row(call: Call) -> str:
         x, _, v = call.args
         return f"{x}.{method}({call.integer('axis')}, {_long(call, 1)}, {v})"
@@ -89,7 +89,7 @@ def _assign_slice(call: Call) -> str:
     parts = ["slice(None)"] * (axis if axis >= 0 else len(call.typed(0).shape) + axis)
     start, stop, step = (call.params.get(name) for name in ("start", "stop", "step"))
     parts.append(f"slice({start}, {stop}, {step})")
-    new = call.args[1] if len(call.args) > 1 else literal(call.params["value"])
+    new = call.args[1] if len(call.args) > 1 else format_literal(call.params["value"])
     made = f"(_copy.__setitem__(({', '.join(parts)},), _new), _copy)[1]"
     return f"(lambda _copy, _new: {made})({call.args[0]}.clone(), {new})"
 
@@ -98,7 +98,7 @@ def _set_slice(call: Call) -> str:
     """An assignment is no expression; this is the one that has a slice and a new result."""
     x, axis, span = call.args[0], call.integer("axis"), call.span
     if len(call.args) == 1:
-        new = f"torch.full_like({x}[{at_dim(axis, span)}], {literal(call.params['value'])})"
+        new = f"torch.full_like({x}[{index_at_dim(axis, span)}], {format_literal(call.params['value'])})"
     else:
         new, shape = call.args[1], list(call.typed(0).shape)
         numbers = (int(text) if text else None for text in span.split(":"))
@@ -109,28 +109,28 @@ def _set_slice(call: Call) -> str:
     return scatter(msgspec.structs.replace(call, args=(x, new)))
 
 
-def _inplace(method: str) -> Row:
+def _inplace(method: str) -> OpFormatter:
     """Of a clone, so that the operand stays what it was."""
     return lambda call: f"{call.args[0]}.clone().{method}({call.args[1]})"
 
 
-def _norm(name: str) -> Row:
+def _norm(name: str) -> OpFormatter:
     """Over the last dim. Torch's own eps of rms_norm is another."""
 
     def row(call: Call) -> str:
         last = call.typed(0).shape[-1]
-        eps = literal(call.params.get("eps", 1e-5))
+        eps = format_literal(call.params.get("eps", 1e-5))
         weights = "".join(f", {text}" for text in call.args[1:])
         return f"{name}({call.args[0]}, ({last},){weights}, eps={eps})"
 
     return row
 
 
-def _loss(name: str, **words: str) -> Row:
+def _loss(name: str, **words: str) -> OpFormatter:
     return function(name, "", None, reduction="reduction", **words)
 
 
-def _by_class(name: str) -> Row:
+def _by_class(name: str) -> OpFormatter:
     """Of x, classes and perhaps weights."""
     row = _loss(name, ignore="ignore_index")
 
@@ -151,8 +151,8 @@ def _arange(call: Call) -> str:
 
 
 def _full(call: Call) -> str:
-    value = literal(call.params["value"])
-    made = f"{literal(call.params['shape'])}, {value}, dtype={_dtype(call)}"
+    value = format_literal(call.params["value"])
+    made = f"{format_literal(call.params['shape'])}, {value}, dtype={_dtype(call)}"
     return f"dtensor.full({made}, device_mesh={call.home}{call.placements})"
 
 
@@ -164,7 +164,7 @@ def _from_local(call: Call) -> str:
 def _map_shards(call: Call) -> str:
     where = call.placements.removeprefix(", placements=")
     return (
-        f"local_map(lambda _t: _t * {literal(call.params['scale'])}, out_placements={where},"
+        f"local_map(lambda _t: _t * {format_literal(call.params['scale'])}, out_placements={where},"
         f" in_placements=({where},), device_mesh={call.home})({call.args[0]})"
     )
 
@@ -173,9 +173,9 @@ def _item(call: Call) -> str:
     return f"torch.tensor({call.args[0]}.item(), dtype={call.args[0]}.dtype)"
 
 
-NETWORKS: dict[str, Row] = {
+NETWORK_OPS: dict[str, OpFormatter] = {
     # Indexing.
-    "take": lambda call: f"{call.args[0]}[{at_dim(call.integer('axis'), _place(call, 1))}]",
+    "take": lambda call: f"{call.args[0]}[{index_at_dim(call.integer('axis'), _place(call, 1))}]",
     "take_along_axis": _take_along,
     "scatter": _scatter("torch.scatter"),
     "scatter_add": _scatter("torch.scatter_add"),
@@ -184,7 +184,7 @@ NETWORKS: dict[str, Row] = {
     "index_put": lambda call: (
         f"{call.args[0]}.index_put(({_place(call, 2)}, {_place(call, 3)}), {call.args[1]})"),
     "masked_fill": lambda call: (
-        f"{call.args[0]}.masked_fill({call.args[1]}, {literal(call.params['value'])})"),
+        f"{call.args[0]}.masked_fill({call.args[1]}, {format_literal(call.params['value'])})"),
     "embedding": _embedding,
     "one_hot": lambda call: f"F.one_hot({_long(call, 0)}, {call.params['classes']})",
     "dynamic_slice": _dynamic_slice,
@@ -194,7 +194,7 @@ NETWORKS: dict[str, Row] = {
     "inplace_add": _inplace("add_"),
     "inplace_subtract": _inplace("sub_"),
     "inplace_multiply": _inplace("mul_"),
-    "inplace_fill": lambda call: f"{call.args[0]}.clone().fill_({literal(call.params['value'])})",
+    "inplace_fill": lambda call: f"{call.args[0]}.clone().fill_({format_literal(call.params['value'])})",
     # Layers and losses.
     "layer_norm": _norm("F.layer_norm"),
     "rms_norm": _norm("F.rms_norm"),

@@ -14,8 +14,8 @@ from typing import Any, Literal
 from adapters.answer import Unsupported
 from adapters.jax_xla import mesh_lines
 from adapters.jax_xla.attempt import AnswerEnded
-from adapters.jax_xla.names import NEWEST, has, need, said
-from adapters.jax_xla.rows import ROWS, Row
+from adapters.jax_xla.names import NEWEST, has_name, require, respell_line
+from adapters.jax_xla.op_table import OP_TABLE, Spelling
 from adapters.reference.evaluate import steps_between
 from cases import notation
 from cases.arrays import Array
@@ -29,7 +29,7 @@ KINDS: dict[Route, Kind] = {"jit": "Auto", "explicit": "Explicit"}
 
 # What lines call by name, and so no variable may be called. What a line binds itself begins with
 # "_", as no variable does without a "_" at its end; tests hold every row to both.
-_RESERVED = {"jax", "jnp", "np", "AxisType", "NamedSharding", "P", "tuple", "enumerate", "bool",
+RESERVED_NAMES = {"jax", "jnp", "np", "AxisType", "NamedSharding", "P", "tuple", "enumerate", "bool",
              "range", "shard_map", "reshard", "frozenset", "list", "joined", "program"}  # fmt: skip
 
 # Addends stacked on a leading dim are reduced by these; the dtype stays.
@@ -44,11 +44,11 @@ _REDUCE = {
 _SLOT = re.compile(r"\{(\w+)(?::([^{}]*))?\}")
 
 
-def variable(name: str) -> str:
+def variable_name(name: str) -> str:
     """The Python name of an input or result: its own, unless that would hide another."""
     bare = name.rstrip("_")
     taken = (
-        bare in _RESERVED
+        bare in RESERVED_NAMES
         or keyword.iskeyword(bare)
         or bare.rstrip("0123456789") == "mesh"
         # A result l has the function l_of.
@@ -69,7 +69,7 @@ def mesh_variables(question: Question) -> dict[Mesh, str]:
 
 def view_variables(question: Question) -> dict[str, str]:
     """The Python name of what each mesh step makes."""
-    return {step.result: variable(step.result) for step in question.mesh_steps}
+    return {step.result: variable_name(step.result) for step in question.mesh_steps}
 
 
 def axis_kind(kind: Kind, release: str = NEWEST) -> str:
@@ -78,9 +78,9 @@ def axis_kind(kind: Kind, release: str = NEWEST) -> str:
     Raises:
         Stopped: Unsupported, if the release has no such kind.
     """
-    if kind == "Auto" and not has("jax.sharding.AxisType", release):
+    if kind == "Auto" and not has_name("jax.sharding.AxisType", release):
         return ""
-    need("jax.sharding.AxisType", release)
+    require("jax.sharding.AxisType", release)
     return f"AxisType.{kind}"
 
 
@@ -90,12 +90,14 @@ def view_sources(question: Question, kind: Kind, release: str = NEWEST) -> list[
     Raises:
         Stopped: Unsupported, if the release has no such kind.
     """
-    return mesh_lines.derived(question, axis_kind(kind, release), view_variables(question))
+    return mesh_lines.derived_mesh_sources(
+        question, axis_kind(kind, release), view_variables(question)
+    )
 
 
-def places(question: Question) -> dict[str, str]:
+def mesh_texts(question: Question) -> dict[str, str]:
     """The text of the mesh that each input and result lies on."""
-    return mesh_lines.places(question, mesh_variables(question), view_variables(question))
+    return mesh_lines.mesh_texts(question, mesh_variables(question), view_variables(question))
 
 
 def mesh_line(mesh: Mesh, name: str, route: Route, release: str = NEWEST) -> str:
@@ -104,7 +106,7 @@ def mesh_line(mesh: Mesh, name: str, route: Route, release: str = NEWEST) -> str
     Raises:
         Stopped: Unsupported, if the release has no axes of that kind.
     """
-    return f"{name} = {mesh_lines.source(mesh, axis_kind(KINDS[route], release))}"
+    return f"{name} = {mesh_lines.mesh_source(mesh, axis_kind(KINDS[route], release))}"
 
 
 def input_line(
@@ -124,13 +126,13 @@ def input_line(
         raise AnswerEnded(Unsupported("a partial input without its addends", given.name))
     shape: tuple[int | str, ...] = given.shape
     if layout.partial and not stack:
-        need("PartitionSpec.unreduced", release, given.name)
+        require("PartitionSpec.unreduced", release, given.name)
     if layout.partial and stack:
         axes = [axis for axis, _ in layout.partial]
         layout = Layout(tuple((axis,) for axis in axes) + layout.dims)
         shape = (*(f"{mesh}.shape[{axis!r}]" for axis in axes), *shape)
     sharding = _sharding(given.name, layout, mesh)
-    name = variable(given.name)
+    name = variable_name(given.name)
     if given.per_device is None:
         return f"{name} = jax.device_put({data}, {sharding})"
     sizes = f"({''.join(f'{size}, ' for size in shape)})"
@@ -143,7 +145,7 @@ def input_line(
     )
 
 
-def held(given: Input, stack: bool) -> tuple[Array, ...]:
+def input_arrays(given: Input, stack: bool) -> tuple[Array, ...]:
     """The arrays of an input: the global one, or those of each device, leading dims and all."""
     if given.per_device is None:
         return () if given.value is None else (given.value,)
@@ -156,7 +158,7 @@ def reduce_lines(given: Input) -> list[str]:
 
     One line per run of equal reductions, in the order they are due.
     """
-    name = variable(given.name)
+    name = variable_name(given.name)
     lines = []
     ops = [op for _, op in given.layout.partial]
     while ops:
@@ -177,7 +179,7 @@ def step_lines(question: Question, step: Step, route: Route, release: str = NEWE
     Raises:
         Stopped: Unsupported, if JAX has no such layout, or the release no such op.
     """
-    mesh = places(question)[step.result]
+    mesh = mesh_texts(question)[step.result]
     line = (jit_line if route == "jit" else explicit_line)(step, mesh, release)
     if step.op != "grad":
         return [line]
@@ -187,17 +189,17 @@ def step_lines(question: Question, step: Step, route: Route, release: str = NEWE
         for before in steps_between(question, of, by)
         for one in step_lines(question, before, route, release)
     ]
-    body = [f"    {one}" for one in [*inside, f"return {variable(of)}"]]
-    return [f"def {variable(of)}_of({variable(by)}):", *body, line]
+    body = [f"    {one}" for one in [*inside, f"return {variable_name(of)}"]]
+    return [f"def {variable_name(of)}_of({variable_name(by)}):", *body, line]
 
 
-def used(question: Question, step: Step) -> list[str]:
+def names_used(question: Question, step: Step) -> list[str]:
     """The inputs and results that the lines of a step use, in no order that means anything."""
     if step.op != "grad":
         return list(dict.fromkeys(arg for arg in step.args if isinstance(arg, str)))
     of, by = map(str, step.args)
     inside = steps_between(question, of, by)
-    names = [by, *(name for before in inside for name in used(question, before))]
+    names = [by, *(name for before in inside for name in names_used(question, before))]
     made = {before.result for before in inside}
     return [name for name in dict.fromkeys(names) if name not in made]
 
@@ -215,14 +217,14 @@ def jit_line(step: Step, mesh: str, release: str = NEWEST) -> str:
         raise AnswerEnded(Unsupported("a partial result asked of jit", step.result))
     if step.to is not None and step.op == "distribute":
         value = _expression(step, mesh, release, _sharding(step.result, step.to, mesh))
-        return f"{variable(step.result)} = {value}"
+        return f"{variable_name(step.result)} = {value}"
     value = _expression(step, mesh, release)
     if step.op == "full_tensor":
         value = f"jax.lax.with_sharding_constraint({value}, NamedSharding({mesh}, P()))"
     elif step.to is not None and step.op != "map_shards":
         sharding = _sharding(step.result, step.to, mesh)
         value = f"jax.lax.with_sharding_constraint({value}, {sharding})"
-    return f"{variable(step.result)} = {value}"
+    return f"{variable_name(step.result)} = {value}"
 
 
 def explicit_line(step: Step, mesh: str, release: str = NEWEST) -> str:
@@ -232,15 +234,15 @@ def explicit_line(step: Step, mesh: str, release: str = NEWEST) -> str:
         Stopped: Unsupported, if JAX has no such layout, or the release no such op.
     """
     if step.to is not None and step.to.partial:
-        need("PartitionSpec.unreduced", release, step.result)
+        require("PartitionSpec.unreduced", release, step.result)
     to = None if step.op == "map_shards" else step.to
     sharding = "" if to is None else _sharding(step.result, to, mesh)
     value = _expression(step, mesh, release, sharding)
     if step.op == "full_tensor":
         sharding = f"NamedSharding({mesh}, P())"
     if sharding and (step.op == "full_tensor" or not _takes_layout(step, release)):
-        value = said(f"jax.sharding.reshard({value}, {sharding})", release, step.result)
-    return f"{variable(step.result)} = {value}"
+        value = respell_line(f"jax.sharding.reshard({value}, {sharding})", release, step.result)
+    return f"{variable_name(step.result)} = {value}"
 
 
 def _sharding(name: str, to: Layout, mesh: str) -> str:
@@ -267,19 +269,19 @@ def _takes_layout(step: Step, release: str) -> bool:
 
 
 def _takes(call: str, release: str) -> bool:
-    return has(f"{call}(out_sharding=)", release)
+    return has_name(f"{call}(out_sharding=)", release)
 
 
 def _form(step: Step, asked: bool, release: str) -> str:
     """The text of the row for so many arguments, and for a layout asked of the op itself."""
-    row = ROWS[step.op]
+    row = OP_TABLE[step.op]
     text = (row.text, *row.more)[len(step.args) - len(OPS[step.op].args)]
     calls = [slot[2] for slot in _SLOT.finditer(row.out) if slot[1] == "out"]
     if asked and row.out and all(_takes(call, release) for call in calls):
         text = row.out
     text = next((one for name, one in row.given.items() if step.params.get(name)), text)
     for wanted, (newer, older) in row.without.items():
-        if not has(wanted, release):
+        if not has_name(wanted, release):
             # A slot is lost with nothing if it is to have what stands in it.
             lost = _slots(newer).keys() - _slots(older)
             if any(
@@ -287,7 +289,7 @@ def _form(step: Step, asked: bool, release: str) -> str:
                 for name in lost
                 if name in step.params
             ):
-                need(wanted, release, step.result)
+                require(wanted, release, step.result)
             text = text.replace(newer, older)
     return text
 
@@ -299,11 +301,11 @@ def _slots(text: str) -> dict[str, str]:
 
 def _expression(step: Step, mesh: str, release: str, sharding: str = "") -> str:
     """The row of the step's op with every slot filled, in the words of a release."""
-    row, op = ROWS[step.op], OPS[step.op]
+    row, op = OP_TABLE[step.op], OPS[step.op]
     text = _form(step, bool(sharding), release)
     names = op.args + op.more
     slots = {
-        slot: variable(arg) if isinstance(arg, str) else repr(arg)
+        slot: variable_name(arg) if isinstance(arg, str) else repr(arg)
         for slot, arg in zip(names, step.args, strict=False)
     }
     slots["sharding"] = sharding
@@ -326,10 +328,10 @@ def _expression(step: Step, mesh: str, release: str, sharding: str = "") -> str:
         # What is not given has the text that stands in the slot, or what the row says for that.
         return slots[name] if name in slots else row.words.get(name, {}).get(other, other)
 
-    return said(_SLOT.sub(filled, text), release, step.result)
+    return respell_line(_SLOT.sub(filled, text), release, step.result)
 
 
-def _word(row: Row, key: str, value: Param) -> str:
+def _word(row: Spelling, key: str, value: Param) -> str:
     return row.words.get(key, {}).get(str(value), _text(value))
 
 

@@ -12,10 +12,10 @@ from adapters.answer import (
     Collective,
 )
 from adapters.torch_dtensor import merge_ranks
-from adapters.torch_dtensor.ops import Unsayable, step_source, variable
-from adapters.torch_dtensor.rows import ROWS
-from adapters.torch_dtensor.script import Unanswerable, task
-from adapters.torch_dtensor.rank_messages import Raised, Report, RankObservation, digest
+from adapters.torch_dtensor.op_table import OP_TABLE
+from adapters.torch_dtensor.rank_messages import Raised, RankObservation, Report, digest
+from adapters.torch_dtensor.source_lines import Unsayable, step_source, variable_name
+from adapters.torch_dtensor.task_lines import Unanswerable, make_task
 from cases.arrays import pack
 from cases.model import (
     Param,
@@ -38,7 +38,7 @@ from tests.torch_worker import (
 
 def test_every_op_of_the_vocabulary_has_a_row() -> None:
     """A question of known ops is never unsupported for want of one, and no row is of no op."""
-    assert ROWS.keys() == OPS.keys()
+    assert OP_TABLE.keys() == OPS.keys()
 
 
 @pytest.mark.parametrize(
@@ -119,14 +119,14 @@ def test_torch_takes_no_dims_for_all_dims() -> None:
 def test_no_two_names_share_a_variable() -> None:
     """A name that is moved aside does not land on another."""
     names = ["mesh", "mesh_", "mesh__", "in", "in_", "x", "x_"]
-    assert len({variable(name) for name in names}) == len(names)
+    assert len({variable_name(name) for name in names}) == len(names)
 
 
 def test_a_recipe_without_a_module_is_refused_by_name() -> None:
     """Those that there are have no lines either: the task names the recipe."""
     with pytest.raises(Unanswerable, match="the recipe mlp: no module of that name"):
-        task(question("recipe", LINE, [], recipe=Recipe("mlp")))
-    lines = task(question("recipe", LINE, [], recipe=Recipe("mlp-tp")))
+        make_task(question("recipe", LINE, [], recipe=Recipe("mlp")))
+    lines = make_task(question("recipe", LINE, [], recipe=Recipe("mlp-tp")))
     assert (lines.inputs, lines.steps, lines.recipe) == ((), (), Recipe("mlp-tp"))
 
 
@@ -192,6 +192,6 @@ def test_ranks_are_in_step_only_after_the_same_collectives() -> None:
     assert merge_ranks.raised_in_step([one, msgspec.structs.replace(one, line="nor I")])
     assert not merge_ranks.raised_in_step([one, msgspec.structs.replace(one, fired=())])
     assert not merge_ranks.raised_in_step([one, msgspec.structs.replace(one, place="z")])
-    assert merge_ranks.format_error_differences({0: one, 2: msgspec.structs.replace(one, line="nor I")}) == (
-        "rank 2 raised ValueError at y: nor I",
-    )
+    assert merge_ranks.format_error_differences(
+        {0: one, 2: msgspec.structs.replace(one, line="nor I")}
+    ) == ("rank 2 raised ValueError at y: nor I",)
