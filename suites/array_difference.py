@@ -13,13 +13,20 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.reference.evaluate import UndefinedValue, Value, global_array, meaning
-from adapters.reference.gradient import ERROR
+from adapters.reference.evaluate import (
+    UndefinedValue,
+    Value,
+    global_array,
+    meaning,
+    slopes_of_sides,
+)
+from adapters.reference.gradient import ERROR, is_kink
 from cases.arrays import Array, pack, unpack
 from cases.mesh_derivation import meshes_of_tensors
 from cases.model import Case, Layout, Question, Step, Tolerance
 from cases.ops import OPS, Op, tolerance
 from cases.ops.op import widen
+from suites.error_bounds import error_bounds
 
 EXACT = Tolerance()
 
@@ -79,7 +86,9 @@ def tolerances(
 
     ``values``: the reference's, by the meaning that ``framework`` has.
     """
-    allowed = {name: tolerance_for(case, name, values) for name in values}
+    grown = magnitudes(case.question, values)
+    bounds = error_bounds(case.question, values, grown)
+    allowed = {name: tolerance_for(case, name, values, grown, bounds[name]) for name in values}
     for name, mask in undetermined(case.question, values, allowed, framework).items():
         why = (
             f"{int(mask.sum())} of {mask.size} elements are left out: a step or a comparison falls"
@@ -90,12 +99,19 @@ def tolerances(
     return allowed
 
 
-def tolerance_for(case: Case, name: str, values: Mapping[str, Value]) -> Tolerance:
+def tolerance_for(
+    case: Case,
+    name: str,
+    values: Mapping[str, Value],
+    grown: Mapping[str, Value],
+    bound: NDArray[np.float64],
+) -> Tolerance:
     """How closely ``name`` must match: bit for bit where it can be, else as stated.
 
     Bit for bit if data were only moved, or if everything on the way is a whole number and
-    stays one. Else the roundings of all ops on the way, of the element and of the largest that
-    is met on it. ``values``: the reference's global values by name.
+    stays one. Else the roundings of all ops on the way, of the element and of the largest of the
+    result, and what `error_bounds` has beyond them. ``values``: the reference's global values by
+    name. ``grown``: their `magnitudes`. ``bound``: the error bounds of the elements.
     """
     steps = {step.result: step for step in case.question.steps}
     waiting, line = [name], dict[str, None]()
@@ -109,40 +125,40 @@ def tolerance_for(case: Case, name: str, values: Mapping[str, Value]) -> Toleran
     if all(op.moves for op in ops.values()) and not owed:
         return EXACT
     if all(op.whole for op in ops.values()) and all(is_whole(values[this]) for this in line):
-        bounds = magnitudes(case.question, values)
         room = min(_LARGEST_WHOLE.get(values[this].dtype.name, 2**53) for this in line)
         if all(
-            values[this].dtype.kind in "biu" or (this in bounds and (bounds[this] < room).all())
+            values[this].dtype.kind in "biu" or (this in grown and (grown[this] < room).all())
             for this in line
         ):
             return EXACT
     if case.expectation.tolerance is not None:
         return case.expectation.tolerance
     made = [(op, values[this].dtype.name) for this, op in ops.items()]
-    return _allowed(made, values[name].dtype.name, [values[this] for this in line])
+    return _allowed(made, values[name], bound)
 
 
-def _allowed(made: Sequence[tuple[Op, str]], dtype: str, met: Sequence[Value]) -> Tolerance:
-    """The roundings of ops together, absolute ones of the largest value ``met``.
+def _allowed(made: Sequence[tuple[Op, str]], value: Value, bound: NDArray[np.float64]) -> Tolerance:
+    """The roundings of ops together, absolute ones of the largest element of ``value``.
 
-    ``made``: each op and the dtype of its result, which may be narrower than ``dtype``.
+    ``made``: each op and the dtype of its result, which may be narrower than that of ``value``.
+    ``bound``: what each element may be off, which adds what cancellation does to small elements.
     """
+    dtype = value.dtype.name
     inexact = [one for one in made if not one[0].moves] or list(made) or [(OPS["sum"], dtype)]
     parts = [
         max(tolerance(op, dtype), tolerance(op, own) if tolerance(op, dtype).rtol else EXACT,
             key=lambda part: part.rtol)
         for op, own in inexact
     ]  # fmt: skip
-    largest = 1.0
-    for array in met:
-        size = np.abs(widen(array))
-        finite = size[np.isfinite(size)] if size.dtype.kind in "fc" else size
-        largest = max(largest, float(np.max(finite, initial=0)))
+    size = np.abs(widen(value)).astype(np.float64)
+    size = np.where(np.isfinite(size), size, 0)
     rtol = sum(part.rtol for part in parts)
     why = "; ".join(dict.fromkeys(part.why for part in parts))
     if any(op.name == "grad" for op, _ in made) and rtol < ERROR:
         rtol, why = ERROR, "differences are no closer to the derivative"
-    return Tolerance(rtol, rtol * largest, why)
+    beyond = float(np.max(bound - rtol * size, initial=0))
+    once = max((part.rtol / op.roundings for part, (op, _) in zip(parts, inexact)), default=0.0)
+    return Tolerance(rtol, max(beyond, once * float(np.max(size, initial=0))), why)
 
 
 # The ways of moving values within their errors: all down or up, to the nearest whole number, to
@@ -163,11 +179,17 @@ def undetermined(
     otherwise in any of several ways is not determined by the question.
     """
     found: dict[str, NDArray[np.bool_]] = {}
-    if not any(_steps_on(step, values, allowed) for step in question.steps):
+    kinks = _kinks(question, values)
+    if not kinks and not any(_steps_on(step, values, allowed) for step in question.steps):
         return found
     for way in _WAYS:
         moved, lost = dict(values), set[str]()
         for step in question.steps:
+            if step.result in kinks:
+                left, right = kinks[step.result]
+                side = left if way == "down" else right
+                moved[step.result] = side.astype(values[step.result].dtype)
+                found[step.result] = is_kink(left, right)
             names = [arg for arg in step.args if isinstance(arg, str)]
             taken = (
                 _perturb_operands(step, moved, allowed, way)
@@ -191,6 +213,20 @@ def undetermined(
                     moved[step.result] = np.where(mask, made, values[step.result])
             if mask.any():
                 found[step.result] = found.get(step.result, np.zeros(mask.shape, np.bool_)) | mask
+    return found
+
+
+def _kinks(question: Question, values: Mapping[str, Value]) -> dict[str, tuple[Value, Value]]:
+    """By gradient, the slopes of both sides, for those that have a kink somewhere.
+
+    There any slope between the two is right, and frameworks choose.
+    """
+    found = {}
+    for step in question.steps:
+        if step.op == "grad":
+            left, right = slopes_of_sides(question, dict(values), step)
+            if is_kink(left, right).any():
+                found[step.result] = left, right
     return found
 
 
@@ -225,7 +261,9 @@ def _perturb_operands(
             )  # fmt: skip
             if np.broadcast_shapes(value.shape, np.shape(other)) != value.shape:
                 continue
-            near = np.abs(value - other) <= 2 * error
+            # Equal infinities have no difference to measure.
+            with np.errstate(invalid="ignore"):
+                near = np.abs(value - other) <= 2 * error
             to = np.where(near, other, value)
         else:
             drawn = signs.choice((-1, 1), value.shape)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.reference.gradient import gradient
+from adapters.reference.gradient import gradient, one_sided
 from adapters.reference.redistribution_plan import reduce_addends
 from cases.arrays import unpack
 from cases.layout import axis_groups, coordinates, index_ranges, reduction_order
@@ -164,6 +164,14 @@ def _evaluate(
         else:
             values[step.result] = meaning(step, values, framework)
     return values
+
+
+def slopes_of_sides(
+    question: Question, values: dict[str, Value], step: Step
+) -> tuple[Value, Value]:
+    """The left and the right slope that a ``grad`` step asks for, where its function has a kink."""
+    of, by = map(str, step.args)
+    return one_sided(_as_function(question, values, of, by), values[by])
 
 
 def _is_unchanged(

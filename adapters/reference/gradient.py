@@ -20,6 +20,8 @@ Value = NDArray[Any]
 # value for what the catalogue has, logarithms of 1/64 included.
 STEP = 2.0**-14
 ERROR = 1e-8
+# Slopes of the two sides that differ by this share are those of a kink, such as that of relu at 0.
+KINK = 1e-3
 _WEIGHTS = ((-2, 1 / 12), (-1, -2 / 3), (1, 2 / 3), (2, -1 / 12))
 
 
@@ -34,12 +36,40 @@ def gradient(function: Callable[[Value], Value], at: Value) -> Value:
     return slope
 
 
+def one_sided(function: Callable[[Value], Value], at: Value) -> tuple[Value, Value]:
+    """The slopes to the left and to the right, elementwise, in float64; shapes as ``at``.
+
+    By the second-order formulas of one-sided differences, from the same source.
+    """
+    left, right = np.zeros(at.shape), np.zeros(at.shape)
+    point = at.astype(np.float64)
+    here = float(np.asarray(function(point)).reshape(()))
+    for index in np.ndindex(at.shape):
+        for slopes, sign in ((left, -1), (right, 1)):
+            near, far = (_moved(function, point, index, sign * steps) for steps in (1, 2))
+            slopes[index] = sign * (4 * near - far - 3 * here) / (2 * STEP)
+    return left, right
+
+
+def is_kink(left: Value, right: Value) -> NDArray[np.bool_]:
+    """Where a function has no slope: the two sides differ by more than their formulas err."""
+    with np.errstate(invalid="ignore"):
+        largest = np.maximum(1.0, np.maximum(np.abs(left), np.abs(right)))
+        return np.asarray(np.abs(right - left) > KINK * largest)
+
+
+def _moved(
+    function: Callable[[Value], Value], point: Value, index: tuple[int, ...], steps: int
+) -> float:
+    moved = point.copy()
+    moved[index] += steps * STEP
+    return float(np.asarray(function(moved)).reshape(()))
+
+
 def slope_at(function: Callable[[Value], Value], at: Value, index: tuple[int, ...]) -> float:
     """The slope of ``function``, which gives one number, by one element of ``at``."""
     point = at.astype(np.float64)
     total = 0.0
     for steps, weight in _WEIGHTS:
-        moved = point.copy()
-        moved[index] += steps * STEP
-        total += weight * float(np.asarray(function(moved)).reshape(()))
+        total += weight * _moved(function, point, index, steps)
     return total / STEP

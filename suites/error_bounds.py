@@ -1,0 +1,139 @@
+"""How far may a right result be off? A bound for each element, carried from step to step.
+
+A step adds the roundings of its own op, and passes on the errors of its operands as far as they
+matter to it: it is done again on operands that are moved within their errors. So a large number
+that a later step makes irrelevant, such as the -1e9 of an attention mask, allows nothing. Does not
+know what a framework answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adapters.reference.evaluate import UndefinedValue, Value, meaning
+from adapters.reference.gradient import ERROR
+from cases.model import Question, Step
+from cases.ops import OPS, tolerance
+from cases.ops.op import widen
+
+Bound = NDArray[np.float64]
+
+# How operands are moved within their errors: all up, all down, and by two drawn patterns of signs.
+_WAYS = ("up", "down", "drawn", "drawn again")
+# What the worst pattern of signs may do beyond those that are tried.
+_SAFETY = 2.0
+# Sums of products: they cancel, and their roundings are those of the absolute products.
+_SUMMING = ("reduction", "contraction", "convolution", "attention", "ordering", "fft", "linalg")
+
+
+def error_bounds(
+    question: Question, values: Mapping[str, Value], magnitudes: Mapping[str, Value]
+) -> dict[str, Bound]:
+    """By input and result, the absolute error that each element may have; shapes as ``values``.
+
+    ``values``: the reference's. ``magnitudes``: the same with nothing that cancels, where it is
+    known.
+    """
+    found: dict[str, Bound] = {}
+    for given in question.inputs:
+        value = values[given.name]
+        found[given.name] = np.zeros(value.shape)
+        if given.layout.partial and given.name in magnitudes and value.dtype.kind not in "biu":
+            rtol = tolerance(OPS["sum"], value.dtype.name).rtol
+            found[given.name] = _finite(rtol * np.abs(widen(magnitudes[given.name])))
+    for step in question.steps:
+        found[step.result] = (
+            _of_gradient(question, step, values, found)
+            if step.op == "grad"
+            else _of_step(step, values, found)
+        )
+    return found
+
+
+def _of_step(step: Step, values: Mapping[str, Value], errors: Mapping[str, Bound]) -> Bound:
+    """The roundings of the op itself, and what is passed on of its operands' errors."""
+    op, value = OPS[step.op], values[step.result]
+    rtol = 0.0 if op.moves else tolerance(op, value.dtype.name).rtol
+    if value.dtype.kind in "biu":
+        return np.zeros(value.shape)
+    total = rtol * np.abs(widen(value)).astype(np.float64)
+    wide = {name: widen(values[name]) for name in step.args if isinstance(name, str)}
+    real = [name for name in wide if values[name].dtype.kind not in "biu"]
+    base = _done(step, wide, value.shape)
+    if base is None or not real:
+        return _finite(total)
+    if op.family in _SUMMING:
+        grown = _done(step, wide | {name: np.abs(wide[name]) for name in real}, value.shape)
+        if grown is not None:
+            total = total + rtol * np.abs(grown)
+    # An op that jumps makes a step of a small error; such elements are left out by themselves.
+    # Operands are rounded once on the way into the op.
+    if not op.jumps:
+        once = rtol / op.roundings
+        worst = np.zeros(value.shape)
+        for way in _WAYS:
+            moved = wide | {
+                name: _moved(wide[name], errors[name] + once * np.abs(wide[name]), way, place)
+                for place, name in enumerate(real)
+            }
+            again = _done(step, moved, value.shape)
+            if again is not None:
+                with np.errstate(invalid="ignore"):
+                    worst = np.maximum(worst, _finite(np.abs(again - base)))
+        total = total + _SAFETY * worst
+    return _finite(total)
+
+
+def _of_gradient(
+    question: Question, step: Step, values: Mapping[str, Value], errors: Mapping[str, Bound]
+) -> Bound:
+    """By the roundings of every op on the way, of the largest of gradient, loss and inputs."""
+    of, by = map(str, step.args)
+    made = {one.result: one for one in question.steps}
+    waiting, seen = [of, by], set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            args = made[name].args if name in made else ()
+            waiting += [arg for arg in args if isinstance(arg, str)]
+    dtype = values[step.result].dtype.name
+    rtol = sum(tolerance(OPS[made[name].op], dtype).rtol for name in seen if name in made)
+    scale = max(
+        1.0,
+        *(_largest(values[name]) for name in seen if name not in made or name in (of, by)),
+        _largest(values[step.result]),
+    )
+    bound = max(ERROR, rtol) * scale + 8 * float(np.max(errors[of], initial=0))
+    return np.full(values[step.result].shape, bound)
+
+
+def _done(step: Step, values: Mapping[str, Value], shape: tuple[int, ...]) -> Value | None:
+    """The result of a step on these operands; None if it has none of this shape."""
+    try:
+        made = widen(meaning(step, dict(values)))
+    except UndefinedValue:
+        return None
+    return made if made.shape == shape and made.dtype.kind not in "biu" else None
+
+
+def _moved(value: Value, error: Bound, way: str, place: int) -> Value:
+    signs: Bound | float = 1.0 if way == "up" else -1.0
+    if way.startswith("drawn"):
+        drawn = np.random.default_rng([place, len(way)])
+        signs = drawn.choice((-1.0, 1.0), value.shape)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.asarray(np.where(np.isfinite(value), value + signs * error, value))
+
+
+def _finite(bound: Value) -> Bound:
+    """A bound without what is no number: there a value that is no number is wanted."""
+    return np.nan_to_num(np.asarray(bound, np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _largest(value: Value) -> float:
+    size = np.abs(widen(value)).astype(np.float64)
+    return float(np.max(size[np.isfinite(size)], initial=0))
