@@ -7,10 +7,15 @@ text here.
 from __future__ import annotations
 
 from adapters.torch_dtensor.names import format_imports as imported
-from adapters.torch_dtensor.python_text import placements_source
 from adapters.torch_dtensor.rank_messages import InputData, Line, Task
-from adapters.torch_dtensor.source_lines import CONTEXTS, assignment_line, mesh_source
-from adapters.torch_dtensor.task_lines import Unanswerable, count_ranks, make_task
+from adapters.torch_dtensor.source_lines import (
+    CONTEXTS,
+    assignment_line,
+    mesh_source,
+    placements_source,
+)
+from adapters.torch_dtensor.task_lines import count_ranks, make_task
+from adapters.unsupported import CannotAnswer
 from cases.model import Case, Mesh
 from cases.notation import NotationError
 from cases.ops import OPS
@@ -50,7 +55,7 @@ def script(case: Case, fault: Fault, release: str) -> str:
     """
     try:
         asked = make_task(case.question)
-    except Unanswerable as error:
+    except CannotAnswer as error:
         raise NoScript(error.why) from None
     count = count_ranks(asked)
     check = _check_function(case, fault, asked)

@@ -15,7 +15,7 @@ import msgspec
 from adapters.jax_xla import source_lines as jax_lines
 from adapters.jax_xla.attempt import AnswerEnded
 from adapters.torch_dtensor import source_lines as torch_lines
-from adapters.torch_dtensor.python_text import Unsayable
+from adapters.unsupported import CannotAnswer
 from cases.catalogue.operators import ONE, arguments, operands, tensors
 from cases.catalogue.samples import SAMPLES
 from cases.model import Layout, Question, Step
@@ -129,7 +129,7 @@ def _spelling_lines(question: Question) -> Iterator[str]:
     try:
         source = torch_lines.step_source(step, question.mesh, "mesh", known)
         yield f"{step.result} = {source}  # torch"
-    except Unsayable as error:
+    except CannotAnswer as error:
         yield f"# torch: {error}"
     try:
         (line, *_) = jax_lines.step_lines(question, step, "jit")

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from adapters.answer import Observed
 from adapters.jax_xla import source_lines
 from adapters.reference.evaluate import evaluate
-from adapters.torch_dtensor.python_text import Unsayable
 from adapters.torch_dtensor.source_lines import step_source
+from adapters.unsupported import CannotAnswer
 from cases.arrays import pack, unpack
 from cases.catalogue import family
 from cases.errors import BadInput
@@ -215,7 +215,7 @@ def test_what_is_drawn_split_is_asked_of_the_draw_in_explicit(tmp_path: Path) ->
 def test_what_torch_has_no_form_for(tmp_path: Path, text: str, why: str) -> None:
     """Is said to be so, and not left out."""
     text = text.replace("shape=[8]", "shape=[8, 4]")
-    with pytest.raises(Unsayable, match=why):
+    with pytest.raises(CannotAnswer, match=why):
         step_source(_step(tmp_path, text), STAGES)
 
 

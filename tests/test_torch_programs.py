@@ -11,7 +11,8 @@ import pytest
 
 from adapters.answer import Collective, Done, Refused
 from adapters.torch_dtensor.rank_messages import progress_points
-from adapters.torch_dtensor.task_lines import Unanswerable, make_task
+from adapters.torch_dtensor.task_lines import make_task
+from adapters.unsupported import CannotAnswer
 from cases.arrays import pack
 from cases.model import Input, MeshStep, Question, Step, mesh
 from tests.torch_worker import (
@@ -261,7 +262,7 @@ def test_the_mesh_of_a_question_is_never_late() -> None:
     late = MeshStep(
         "m", "mesh_unflatten", ("w",), {"axes": {"dp": 2, "tp": 2}, "from": {"w": 4}}, "p"
     )
-    with pytest.raises(Unanswerable, match="before everything"):
+    with pytest.raises(CannotAnswer, match="before everything"):
         make_task(question("late", SQUARE, [OWED], mesh_steps=(late,)))
 
 
@@ -270,5 +271,5 @@ def test_an_input_lives_on_no_mesh_that_is_still_to_come() -> None:
     x = msgspec.structs.replace(given("x", [4], "S(0)", mesh({"f": 4})), view="f")
     late = (MeshStep("f", "mesh_flatten", ("dp", "tp"), {}, "p"),)
     assert make_task(question("behind", SQUARE, [OWED, x], mesh_steps=late))
-    with pytest.raises(Unanswerable, match="not there yet"):
+    with pytest.raises(CannotAnswer, match="not there yet"):
         make_task(question("before", SQUARE, [x, OWED], mesh_steps=late))

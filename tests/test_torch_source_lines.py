@@ -14,8 +14,9 @@ from adapters.answer import (
 from adapters.torch_dtensor import merge_ranks
 from adapters.torch_dtensor.op_table import OP_TABLE
 from adapters.torch_dtensor.rank_messages import Raised, RankObservation, Report, digest
-from adapters.torch_dtensor.source_lines import Unsayable, step_source, variable_name
-from adapters.torch_dtensor.task_lines import Unanswerable, make_task
+from adapters.torch_dtensor.source_lines import step_source, variable_name
+from adapters.torch_dtensor.task_lines import make_task
+from adapters.unsupported import CannotAnswer
 from cases.arrays import pack
 from cases.model import (
     Param,
@@ -106,13 +107,13 @@ def test_narrow_indices_are_widened_where_torch_takes_no_others() -> None:
 
 def test_torch_repeats_no_indices() -> None:
     """NumPy does, so a scatter of indices of size 1 has no line, rather than a wrong one."""
-    with pytest.raises(Unsayable, match="does not repeat"):
+    with pytest.raises(CannotAnswer, match="does not repeat"):
         shaped("scatter", [[8, 4], [1, 4], [1, 4]], "float32 int64 float32", axis=1)
 
 
 def test_torch_takes_no_dims_for_all_dims() -> None:
     """So a reduction over no dim has no line, rather than a wrong one."""
-    with pytest.raises(Unsayable, match="no dims for all dims"):
+    with pytest.raises(CannotAnswer, match="no dims for all dims"):
         step_source(Step("y", "sum", ("x",), {"axis": []}), LINE)
 
 
@@ -124,7 +125,7 @@ def test_no_two_names_share_a_variable() -> None:
 
 def test_a_recipe_without_a_module_is_refused_by_name() -> None:
     """Those that there are have no lines either: the task names the recipe."""
-    with pytest.raises(Unanswerable, match="the recipe mlp: no module of that name"):
+    with pytest.raises(CannotAnswer, match="the recipe mlp: no module of that name"):
         make_task(question("recipe", LINE, [], recipe=Recipe("mlp")))
     lines = make_task(question("recipe", LINE, [], recipe=Recipe("mlp-tp")))
     assert (lines.inputs, lines.steps, lines.recipe) == ((), (), Recipe("mlp-tp"))

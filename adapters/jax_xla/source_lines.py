@@ -7,30 +7,37 @@ Lines are those of a release of JAX, the newest unless one is named.
 
 from __future__ import annotations
 
-import keyword
-import re
-from typing import Any, Literal
+import ast
+from functools import lru_cache
+from typing import Literal
 
 from adapters.answer import Unsupported
 from adapters.jax_xla import mesh_lines
 from adapters.jax_xla.attempt import AnswerEnded
 from adapters.jax_xla.names import NEWEST, has_name, require, respell_line
-from adapters.jax_xla.op_table import OP_TABLE, Spelling
+from adapters.jax_xla.op_functions import FILTERS, Call, keep_layout_slot
+from adapters.jax_xla.op_table import OP_TABLE
+from adapters.op_lines import choose_line, fill_line, given_texts, is_taken
 from adapters.reference.evaluate import steps_between
+from adapters.unsupported import CannotAnswer
 from cases import notation
 from cases.arrays import Array
 from cases.model import Input, Layout, Mesh, Param, Question, Step
-from cases.ops import OPS
 
 Kind = Literal["Auto", "Explicit"]
 Route = Literal["jit", "explicit"]
 # The kind of the axes of a route's meshes.
 KINDS: dict[Route, Kind] = {"jit": "Auto", "explicit": "Explicit"}
 
-# What lines call by name, and so no variable may be called. What a line binds itself begins with
-# "_", as no variable does without a "_" at its end; tests hold every row to both.
-RESERVED_NAMES = {"jax", "jnp", "np", "AxisType", "NamedSharding", "P", "tuple", "enumerate", "bool",
-             "range", "shard_map", "reshard", "frozenset", "list", "joined", "program"}  # fmt: skip
+# What lines call by name, so that no variable may have such a name. Tests check this for each op.
+RESERVED_NAMES = {
+    "jax", "jnp", "np", "AxisType", "NamedSharding", "P", "tuple", "enumerate", "bool", "range",
+    "shard_map", "reshard", "frozenset", "list", "joined", "program", "float",
+}  # fmt: skip
+
+# Parameters that no line shows: the layout says where a result lies, `_key` has what is about
+# seeds, and a padding row changes no values.
+_ELSEWHERE = ("view", "seeding", "seed", "draw", "impl", "padding_row")
 
 # Addends stacked on a leading dim are reduced by these; the dtype stays.
 _REDUCE = {
@@ -41,21 +48,13 @@ _REDUCE = {
     "product": "jnp.prod({x}, axis={axis}, dtype={x}.dtype)",
 }
 
-_SLOT = re.compile(r"\{(\w+)(?::([^{}]*))?\}")
-
 
 def variable_name(name: str) -> str:
     """The Python name of an input or result: its own, unless that would hide another."""
     bare = name.rstrip("_")
-    taken = (
-        bare in RESERVED_NAMES
-        or keyword.iskeyword(bare)
-        or bare.rstrip("0123456789") == "mesh"
-        # A result l has the function l_of.
-        or bare.endswith("_of")
-        or name.startswith("_")
-    )
-    return f"{name}_" if taken else name
+    # A result l has the function l_of.
+    taken = bare.rstrip("0123456789") == "mesh" or bare.endswith("_of")
+    return f"{name}_" if taken or is_taken(name, RESERVED_NAMES) else name
 
 
 def mesh_variables(question: Question) -> dict[Mesh, str]:
@@ -240,7 +239,7 @@ def explicit_line(step: Step, mesh: str, release: str = NEWEST) -> str:
     value = _expression(step, mesh, release, sharding)
     if step.op == "full_tensor":
         sharding = f"NamedSharding({mesh}, P())"
-    if sharding and (step.op == "full_tensor" or not _takes_layout(step, release)):
+    if sharding and not (to and _takes_layout(value)):
         value = respell_line(f"jax.sharding.reshard({value}, {sharding})", release, step.result)
     return f"{variable_name(step.result)} = {value}"
 
@@ -256,108 +255,47 @@ def _spec(name: str, to: Layout) -> str:
         raise AnswerEnded(Unsupported(f"{error.found}: JAX has {error.wanted}", name)) from None
 
 
-def _text(value: Param) -> str:
-    return repr(tuple(value) if isinstance(value, list) else value)
-
-
-def _takes_layout(step: Step, release: str) -> bool:
-    """Whether the op itself takes the layout of its result in a release."""
-    slots = _SLOT.finditer(_form(step, True, release))
-    return any(
-        slot[1] == "sharding" or (slot[1] == "out" and _takes(slot[2], release)) for slot in slots
-    )
-
-
-def _takes(call: str, release: str) -> bool:
-    return has_name(f"{call}(out_sharding=)", release)
-
-
-def _form(step: Step, asked: bool, release: str) -> str:
-    """The text of the row for so many arguments, and for a layout asked of the op itself."""
-    row = OP_TABLE[step.op]
-    text = (row.text, *row.more)[len(step.args) - len(OPS[step.op].args)]
-    calls = [slot[2] for slot in _SLOT.finditer(row.out) if slot[1] == "out"]
-    if asked and row.out and all(_takes(call, release) for call in calls):
-        text = row.out
-    text = next((one for name, one in row.given.items() if step.params.get(name)), text)
-    for wanted, (newer, older) in row.without.items():
-        if not has_name(wanted, release):
-            # A slot is lost with nothing if it is to have what stands in it.
-            lost = _slots(newer).keys() - _slots(older)
-            if any(
-                _text(step.params[name]) != _slots(newer)[name]
-                for name in lost
-                if name in step.params
-            ):
-                require(wanted, release, step.result)
-            text = text.replace(newer, older)
-    return text
-
-
-def _slots(text: str) -> dict[str, str]:
-    """The slots of a text, each with what stands in it if nothing is given."""
-    return {slot[1]: slot[2] for slot in _SLOT.finditer(text)}
-
-
 def _expression(step: Step, mesh: str, release: str, sharding: str = "") -> str:
-    """The row of the step's op with every slot filled, in the words of a release."""
-    row, op = OP_TABLE[step.op], OPS[step.op]
-    text = _form(step, bool(sharding), release)
-    names = op.args + op.more
-    slots = {
-        slot: variable_name(arg) if isinstance(arg, str) else repr(arg)
-        for slot, arg in zip(names, step.args, strict=False)
-    }
-    slots["sharding"] = sharding
-    slots["mesh"] = mesh
-    if step.op == "map_shards":
-        if step.to is None:
-            raise AnswerEnded(Unsupported("shard_map wants the layout of the shards", step.result))
-        slots["spec"] = _spec(step.result, step.to)
-    slots |= _derived(step)
-    asked = _slots(text)
-    # Where it lies is said by the layout.
-    rest = {key: value for key, value in step.params.items() if key not in (*asked, "view")}
-    slots["params"] = "".join(f", {key}={_word(row, key, value)}" for key, value in rest.items())
-    slots |= {key: _word(row, key, value) for key, value in step.params.items() if key in asked}
+    """The expression of a step, in the words of a release.
 
-    def filled(slot: re.Match[str]) -> str:
-        name, other = slot[1], slot[2]
-        if name in ("out", "within"):
-            return f", out_sharding={sharding}" if sharding and _takes(other, release) else ""
-        # What is not given has the text that stands in the slot, or what the row says for that.
-        return slots[name] if name in slots else row.words.get(name, {}).get(other, other)
-
-    return respell_line(_SLOT.sub(filled, text), release, step.result)
-
-
-def _word(row: Spelling, key: str, value: Param) -> str:
-    return row.words.get(key, {}).get(str(value), _text(value))
-
-
-def _derived(step: Step) -> dict[str, str]:
-    """Slots that follow from parameters: places in brackets, and what convolutions take."""
-    slots: dict[str, str] = {}
-    axis: Any = step.params.get("axis")
-    if isinstance(axis, int):
-        slots["pre"] = ":, " * axis if axis >= 0 else "..., "
-        slots["post"] = "" if axis >= 0 else ", :" * (-axis - 1)
-    if step.op in ("conv1d", "conv2d"):
-        places = int(step.op[4])
-        stride, padding = (
-            tuple(given) if isinstance(given, list) else (given,) * places
-            for given in (step.params.get("stride", 1), step.params.get("padding", 0))
-        )
-        slots["strides"], slots["pads"] = repr(stride), repr([(edge, edge) for edge in padding])
+    ``sharding``: the layout that the op itself is asked for, if its function takes one.
+    """
+    texts = given_texts(step, variable_name, _ELSEWHERE)
     if "seed" in step.params:
-        slots["key"] = _key(step.params)
-    return slots
+        texts["key"] = _key(step.params)
+    added = {"mesh": mesh}
+    if sharding:
+        added["sharding"] = sharding
+    if step.op == "map_shards" and step.to is not None:
+        added["spec"] = _spec(step.result, step.to)
+    call = Call(step, texts | added, release)
+    try:
+        line = choose_line(step.op, OP_TABLE[step.op], call, texts, added)
+        line = keep_layout_slot(line, release)
+        text = fill_line(line, call, call.texts, FILTERS)
+    except CannotAnswer as error:
+        raise AnswerEnded(Unsupported(error.why, step.result)) from None
+    return respell_line(text, release, step.result)
+
+
+@lru_cache(maxsize=4096)
+def _takes_layout(text: str) -> bool:
+    """Whether the last call of an expression is the one that takes the layout asked for."""
+    if "NamedSharding" not in text:
+        return False
+    node = ast.parse(text, mode="eval").body
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Lambda):
+        node = node.func.body
+    if not isinstance(node, ast.Call):
+        return False
+    placed = ast.unparse(node.func) == "jax.device_put"
+    return placed or any(keyword.arg == "out_sharding" for keyword in node.keywords)
 
 
 def _key(params: dict[str, Param]) -> str:
-    """The key of a seed; of a later draw from it, one that the draw is folded into.
+    """The key of a seed; a later draw from the same seed is folded into it.
 
-    However a program seeds other frameworks, here a key is handed on.
+    Whatever a program seeds in other frameworks, JAX is given a key.
     """
     impl = f", impl={params['impl']!r}" if "impl" in params else ""
     key = f"jax.random.key({params['seed']}{impl})"

@@ -30,7 +30,8 @@ from adapters.torch_dtensor.rank_messages import (
     Task,
 )
 from adapters.torch_dtensor.recorder import Recorder
-from adapters.torch_dtensor.task_lines import Unanswerable, count_ranks, make_task, ranks_in_meshes
+from adapters.torch_dtensor.task_lines import count_ranks, make_task, ranks_in_meshes
+from adapters.unsupported import CannotAnswer
 from adapters.torch_dtensor.world import World, WorldFailure
 from cases.model import Question
 
@@ -81,8 +82,8 @@ class TorchAdapter:
             lines = make_task(question)
             size = count_ranks(lines)
             if size > self._devices:
-                raise Unanswerable(f"{size} devices, of {self._devices}")
-        except Unanswerable as error:
+                raise CannotAnswer(f"{size} devices, of {self._devices}")
+        except CannotAnswer as error:
             return Answer(question.id, subject, Unsupported(error.why, error.place))
         # What shards of unforeseen sizes leave unread in a connection is read by who comes next.
         irregular = any(given.irregular for given in question.inputs)

@@ -20,7 +20,8 @@ from adapters.torch_dtensor.compat import DeviceMesh, DTensor, clear_layout_cach
 from adapters.torch_dtensor.evaluate import Evaluation, TaskRun
 from adapters.torch_dtensor.fake_world import FakeRecorder, fake_world
 from adapters.torch_dtensor.rank_messages import InputData, Raised, Task
-from adapters.torch_dtensor.task_lines import Unanswerable, count_ranks, make_task
+from adapters.torch_dtensor.task_lines import count_ranks, make_task
+from adapters.unsupported import CannotAnswer
 from cases.layout import Ranges, index_ranges, local_shape
 from cases.mesh_derivation import meshes_of_tensors
 from cases.model import Input, Mesh, Question
@@ -56,9 +57,9 @@ class DryRunAdapter:
         """What one rank would do. Cannot stop itself: its process is ended if it takes too long."""
         try:
             if any(given.irregular for given in question.inputs):
-                raise Unanswerable("a plan has no data, which irregular shards have the shapes of")
+                raise CannotAnswer("a plan has no data, which irregular shards have the shapes of")
             lines = make_task(question)
-        except Unanswerable as error:
+        except CannotAnswer as error:
             return Answer(question.id, subject, Unsupported(error.why, error.place))
         # The first has the largest shard.
         number = question.mesh.devices[0]

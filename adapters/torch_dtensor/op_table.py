@@ -1,308 +1,179 @@
-"""How does torch spell each op? One row per op: a line of Python, run and printed alike.
+"""Which line of torch does each op become? The table; `adapters.op_lines` explains its language.
 
-The spelling is the one that a user of DTensor would write, since what is looked at is how
-DTensor shards just that. Knows no torch: lines are text here. Networks, indexing and what
-leaves the global view are in `rows_networks`.
+Each line is what a user of DTensor would write, because the suite looks at how DTensor shards just
+that. Besides arguments and parameters, lines have ``{mesh}``, ``{placements}`` and, in
+`op_functions.FILTERS`, what follows a ``|``. This module knows no torch: lines are text here.
 """
 
 from __future__ import annotations
 
-from adapters.torch_dtensor.op_table_networks import NETWORK_OPS
-from adapters.torch_dtensor.op_table_random import RANDOM_OPS
-from adapters.torch_dtensor.python_text import (
-    Call,
-    OpFormatter,
-    Unsayable,
-    form,
-    format_literal,
-    function,
-    index_at_dim,
-)
-from cases.model import Param
+from adapters.op_lines import Entry
+from adapters.torch_dtensor import op_functions as functions
+from adapters.torch_dtensor.op_functions import Call
 
-
-def _operator(sign: str) -> OpFormatter:
-    """Operators, since torch.add and its kin refuse a number on the left."""
-
-    def row(call: Call) -> str:
-        left, right = call.args
-        if sign == "**" and left[0] == "-":
-            # A power binds tighter than the sign of a number before it.
-            left = f"({left})"
-        return f"{left} {sign} {right}"
-
-    return row
-
-
-def _tensors(name: str) -> OpFormatter:
-    """A function that takes tensors only: a number becomes one."""
-
-    def row(call: Call) -> str:
-        given = zip(call.args, call.step.args, strict=True)
-        texts = [text if isinstance(arg, str) else f"torch.tensor({text})" for text, arg in given]
-        return f"{name}({', '.join(texts)})"
-
-    return row
-
-
-def _limit(name: str, bound: str) -> OpFormatter:
-    """torch.maximum and torch.minimum take tensors only; with a number they are clamps."""
-
-    def row(call: Call) -> str:
-        given = call.step.args
-        numbers = [text for text, arg in zip(call.args, given) if not isinstance(arg, str)]
-        tensors = [text for text, arg in zip(call.args, given) if isinstance(arg, str)]
-        if not numbers:
-            return f"{name}({', '.join(tensors)})"
-        if not tensors:
-            raise Unsayable(f"{name} of two numbers")
-        return f"torch.clamp({tensors[0]}, {bound}={numbers[0]})"
-
-    return row
-
-
-def _dims(axis: Param, what: str) -> Param:
-    if axis == []:
-        raise Unsayable(f"{what} takes no dims for all dims")
-    return axis
-
-
-def _reduction(
-    name: str, over_dims: str = "", every: str = ", dim=None", **words: str
-) -> OpFormatter:
-    """A reduction by ``name`` over everything, by ``over_dims`` over some dims.
-
-    ``every``: the dims of one over everything that keeps them; some do without.
-    ``words``: as `function` has them.
-    """
-    over_dims = over_dims or name
-
-    def row(call: Call) -> str:
-        dims = _dims(call.params.get("axis"), over_dims)
-        kept = ", keepdim=True" if call.params.get("keepdims") else ""
-        more = "".join(
-            f", {word}={format_literal(call.params[ours])}"
-            for ours, word in words.items()
-            if ours in call.params
-        )
-        if dims is None and not kept:
-            return f"{name}({call.args[0]}{more})"
-        over = every if dims is None else f", dim={format_literal(dims)}"
-        return f"{over_dims}({call.args[0]}{more}{over}{kept})"
-
-    return row
-
-
-def _product(call: Call) -> str:
-    dims = _dims(call.params.get("axis"), "torch.prod")
-    kept = ", keepdim=True" if call.params.get("keepdims") else ""
-    if isinstance(dims, list):
-        if len(dims) > 1:
-            raise Unsayable("torch.prod is over one dim or all")
-        dims = dims[0]
-    if dims is None:
-        if kept:
-            raise Unsayable("torch.prod over all dims keeps none")
-        return f"torch.prod({call.args[0]})"
-    return f"torch.prod({call.args[0]}, dim={dims}{kept})"
-
-
-def _spread(name: str) -> OpFormatter:
-    """Variances; torch's own divide by one less than there are."""
-
-    def row(call: Call) -> str:
-        dims = format_literal(_dims(call.params.get("axis"), name))
-        correction = call.params.get("correction", 0)
-        kept = ", keepdim=True" if call.params.get("keepdims") else ""
-        return f"{name}({call.args[0]}, dim={dims}, correction={correction}{kept})"
-
-    return row
-
-
-def _norm(call: Call) -> str:
-    order = call.params.get("ord", 2)
-    dims = _dims(call.params.get("axis"), "torch.linalg.vector_norm")
-    over = "" if dims is None else f", dim={format_literal(dims)}"
-    kept = ", keepdim=True" if call.params.get("keepdims") else ""
-    order = float("inf") if order == "inf" else order
-    return f"torch.linalg.vector_norm({call.args[0]}, ord={format_literal(order)}{over}{kept})"
-
-
-def _logsumexp(call: Call) -> str:
-    """Torch has it over dims that are named only."""
-    dims = _dims(call.params.get("axis"), "torch.logsumexp")
-    over = call.every_dim if dims is None else dims
-    kept = ", keepdim=True" if call.params.get("keepdims") else ""
-    return f"torch.logsumexp({call.args[0]}, dim={format_literal(over)}{kept})"
-
-
-def _clip(call: Call) -> str:
-    bounds = [f"{word}={format_literal(call.params[word])}" for word in ("min", "max")
-              if call.params.get(word) is not None]  # fmt: skip
-    return f"torch.clamp({', '.join((call.args[0], *bounds))})"
-
-
-def _joined(name: str) -> OpFormatter:
-    """Of a list of tensors."""
-    return lambda call: (
-        f"{name}([{', '.join(call.args)}], dim={format_literal(call.params['axis'])})"
-    )
-
-
-def _split(call: Call) -> str:
-    axis = call.integer("axis")
-    size = call.typed(0).shape[axis] // call.integer("sections")
-    return f"torch.split({call.args[0]}, {size}, dim={axis})[{call.params['part']}]"
-
-
-def _chunk(call: Call) -> str:
-    given = call.params
-    return f"torch.chunk({call.args[0]}, {given['chunks']}, dim={given['axis']})[{given['part']}]"
-
-
-def _flip(call: Call) -> str:
-    axis = call.params["axis"]
-    dims = call.every_dim if axis is None else axis
-    listed: Param = dims if isinstance(dims, list) else [call.integer("axis")]
-    return f"torch.flip({call.args[0]}, dims={format_literal(listed)})"
-
-
-def _pad(call: Call) -> str:
-    """F.pad counts from the last dim."""
-    shape, given = call.typed(0).shape, call.params
-    later = len(shape) - 1 - call.integer("axis") % len(shape)
-    widths = (*(0, 0) * later, given["before"], given["after"])
-    value = f", value={format_literal(given['value'])}" if "value" in given else ""
-    return f"F.pad({call.args[0]}, {widths}{value})"
-
-
-def _tile(call: Call) -> str:
-    times = [1] * len(call.typed(0).shape)
-    times[call.integer("axis")] = call.integer("repeats")
-    return f"torch.tile({call.args[0]}, {tuple(times)})"
-
-
-def _slice(call: Call) -> str:
-    return f"{call.args[0]}[{index_at_dim(call.integer('axis'), call.span)}]"
-
-
-def _index(call: Call) -> str:
-    axis = call.integer("axis")
-    return f"{call.args[0]}[{index_at_dim(axis, str(call.params['index']))}]"
-
-
-def _einsum(call: Call) -> str:
-    return f"torch.einsum({call.params['subscripts']!r}, {', '.join(call.args)})"
-
-
-def _sorted(name: str, after: str = "") -> OpFormatter:
-    """Equal elements keep their order."""
-    stable: dict[str, Param] = {"stable": True}
-    return function(name, after, stable, axis="dim", descending="descending", stable="stable")
-
-
-_LAST: dict[str, Param] = {"axis": -1}
-
-OP_TABLE: dict[str, OpFormatter] = {
-    "redistribute": lambda call: (
-        f"{call.args[0]}.redistribute({call.home}{call.placements})" if "view" in call.params
-        else f"{call.args[0]}.redistribute({call.placements[2:]})"),
-    "identity": form("{0}"),
-    # Pointwise.
-    "add": _operator("+"),
-    "subtract": _operator("-"),
-    "multiply": _operator("*"),
-    "divide": _operator("/"),
-    "power": _operator("**"),
-    "remainder": _operator("%"),
-    "floor_divide": _operator("//"),
-    "equal": _operator("=="),
-    "not_equal": _operator("!="),
-    "less": _operator("<"),
-    "less_equal": _operator("<="),
-    "greater": _operator(">"),
-    "greater_equal": _operator(">="),
-    "left_shift": _operator("<<"),
-    "right_shift": _operator(">>"),
-    **{name: form(f"torch.{name}({{0}}, {{1}})") for name in (
-        "bitwise_left_shift", "bitwise_right_shift", "bitwise_and", "bitwise_or", "bitwise_xor")},
-    "bitwise_not": form("torch.bitwise_not({0})"),
-    "maximum": _limit("torch.maximum", "min"),
-    "minimum": _limit("torch.minimum", "max"),
-    **{name: _tensors(f"torch.{name}") for name in (
-        "atan2", "hypot", "logaddexp", "logical_and", "logical_or", "logical_xor")},
-    "negative": form("torch.neg({0})"),
-    **{name: form(f"torch.{name}({{0}})") for name in (
-        "abs", "square", "sign", "logical_not", "isnan", "isfinite", "floor", "ceil", "round",
-        "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tanh",
-        "sigmoid", "erf", "relu")},
-    **{name: form(f"F.{name}({{0}})") for name in ("gelu", "silu", "softplus")},
-    "clip": _clip,
-    "astype": lambda call: f"{call.args[0]}.to(torch.{call.params['dtype']})",
-    "where": form("torch.where({0}, {1}, {2})"),
-    # Reductions.
-    "sum": _reduction("torch.sum"),
-    "mean": _reduction("torch.mean"),
-    "max": _reduction("torch.max", "torch.amax", ""),
-    "min": _reduction("torch.min", "torch.amin", ""),
-    "prod": _product,
-    "any": _reduction("torch.any"),
-    "all": _reduction("torch.all"),
-    "var": _spread("torch.var"),
-    "std": _spread("torch.std"),
-    "vector_norm": _norm,
-    "logsumexp": _logsumexp,
-    "argmax": _reduction("torch.argmax"),
-    "argmin": _reduction("torch.argmin"),
-    "max_with_index": function("torch.max", ".indices", axis="dim"),
-    "count_nonzero": _reduction("torch.count_nonzero"),
-    # Contractions.
-    "matmul": form("torch.matmul({0}, {1})"),
-    "einsum": _einsum,
-    "linear": function("F.linear"),
-    "addmm": form("torch.addmm({0}, {1}, {2})"),
-    "outer": form("torch.outer({0}, {1})"),
-    "vecdot": function("torch.linalg.vecdot", fixed=_LAST, axis="dim"),
-    "conv1d": function("F.conv1d", stride="stride", padding="padding"),
-    "conv2d": function("F.conv2d", stride="stride", padding="padding"),
-    "scaled_dot_product_attention": function(
-        "F.scaled_dot_product_attention", causal="is_causal"),
-    # Shapes.
-    "reshape": function("torch.reshape", shape="shape"),
-    "flatten": function("torch.flatten", start="start_dim", end="end_dim"),
-    "permute_dims": function("torch.permute", axes="dims"),
-    "matrix_transpose": form("torch.transpose({0}, -2, -1)"),
-    "expand_dims": function("torch.unsqueeze", axis="dim"),
-    "squeeze": function("torch.squeeze", axis="dim"),
-    "broadcast_to": function("torch.broadcast_to", shape="size"),
-    "split": _split,
-    "chunk": _chunk,
-    "concat": _joined("torch.cat"),
-    "stack": _joined("torch.stack"),
-    "flip": _flip,
-    "roll": function("torch.roll", shift="shifts", axis="dims"),
-    "pad": _pad,
-    "tril": function("torch.tril", diagonal="diagonal"),
-    "triu": function("torch.triu", diagonal="diagonal"),
-    "diagonal": form("torch.diagonal({0})"),
-    "slice": _slice,
-    "index": _index,
-    "repeat": function("torch.repeat_interleave", repeats="repeats", axis="dim"),
-    "tile": _tile,
-    # Order.
-    "sort": _sorted("torch.sort", ".values"),
-    "argsort": _sorted("torch.argsort"),
-    "topk_values": function("torch.topk", ".values", k="k", axis="dim"),
-    "topk_indices": function("torch.topk", ".indices", k="k", axis="dim"),
-    "cumulative_sum": function("torch.cumsum", fixed=_LAST, axis="dim"),
-    "cumulative_prod": function("torch.cumprod", fixed=_LAST, axis="dim"),
-    # Algebra.
-    **{name: form(f"torch.linalg.{name}({{0}})") for name in ("inv", "cholesky", "det")},
-    "solve": form("torch.linalg.solve({0}, {1})"),
-    "fft": function("torch.fft.fft", axis="dim"),
-    "ifft": function("torch.fft.ifft", axis="dim"),
-    "softmax": function("torch.softmax", fixed=_LAST, axis="dim"),
-    "log_softmax": function("torch.log_softmax", fixed=_LAST, axis="dim"),
-    **NETWORK_OPS,
-    **RANDOM_OPS,
+# torch.add and its kin refuse a number on the left, so that lines have operators.
+_OPERATORS = {
+    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "remainder": "%",
+    "floor_divide": "//", "equal": "==", "not_equal": "!=", "less": "<", "less_equal": "<=",
+    "greater": ">", "greater_equal": ">=", "left_shift": "<<", "right_shift": ">>",
 }  # fmt: skip
+_UNARY = {
+    "torch": (
+        "abs", "square", "sign", "logical_not", "bitwise_not", "isnan", "isfinite", "floor",
+        "ceil", "round", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "reciprocal", "sin",
+        "cos", "tanh", "sigmoid", "erf", "relu", "diagonal",
+    ),
+    "F": ("gelu", "silu", "softplus"),
+    "torch.linalg": ("inv", "cholesky", "det"),
+}  # fmt: skip
+_BINARY = {
+    "torch": (
+        "bitwise_left_shift", "bitwise_right_shift", "bitwise_and", "bitwise_or", "bitwise_xor",
+        "outer",
+    ),
+    "torch.linalg": ("solve",),
+}  # fmt: skip
+# These take no numbers.
+_BINARY_OF_TENSORS = ("atan2", "hypot", "logaddexp", "logical_and", "logical_or", "logical_xor")
+_KEEP = "{, keepdim=keepdims}"
+_REDUCTIONS = ("sum", "mean", "any", "all", "argmax", "argmin")
+_SPAN = "{pre}{start:}:{stop:}{:step}{post}"
+_PLACED = "{mesh}{, placements=placements}"
+
+OP_TABLE: dict[str, Entry[Call]] = {
+    "redistribute": (
+        "{x}.redistribute({view}, placements={placements})",
+        "{x}.redistribute(placements={placements})",
+    ),
+    "identity": "{x}",
+    # Pointwise.
+    **{op: f"{{x}} {sign} {{y}}" for op, sign in _OPERATORS.items()},
+    **{op: f"{module}.{op}({{x}})" for module, ops in _UNARY.items() for op in ops},
+    **{op: f"{module}.{op}({{x}}, {{y}})" for module, ops in _BINARY.items() for op in ops},
+    **{op: f"torch.{op}({{x|tensor}}, {{y|tensor}})" for op in _BINARY_OF_TENSORS},
+    "negative": "torch.neg({x})",
+    "power": functions.power,
+    "maximum": functions.limit("torch.maximum", "min"),
+    "minimum": functions.limit("torch.minimum", "max"),
+    "clip": "torch.clamp({x}{, min=min}{, max=max})",
+    "astype": "{x}.to({dtype})",
+    "where": "torch.where({c}, {x}, {y})",
+    # Reductions.
+    **{
+        op: (f"torch.{op}({{x}})", f"torch.{op}({{x}}, dim={{axis:None}}{_KEEP})")
+        for op in _REDUCTIONS
+    },
+    "max": ("torch.max({x})", f"torch.amax({{x}}{{, dim=axis}}{_KEEP})"),
+    "min": ("torch.min({x})", f"torch.amin({{x}}{{, dim=axis}}{_KEEP})"),
+    "prod": functions.product,
+    # torch's own default divides by one less than there are.
+    "var": f"torch.var({{x}}, dim={{axis:None}}, correction={{correction:0}}{_KEEP})",
+    "std": f"torch.std({{x}}, dim={{axis:None}}, correction={{correction:0}}{_KEEP})",
+    "vector_norm": f"torch.linalg.vector_norm({{x}}, ord={{ord|order}}{{, dim=axis}}{_KEEP})",
+    # torch.logsumexp has no default for dim.
+    "logsumexp": f"torch.logsumexp({{x}}, dim={{axis|dims}}{_KEEP})",
+    "max_with_index": "torch.max({x}, dim={axis}).indices",
+    "count_nonzero": "torch.count_nonzero({x}{, dim=axis})",
+    # Contractions.
+    "matmul": "torch.matmul({x}, {w})",
+    "einsum": "torch.einsum({subscripts}, {x}, {w})",
+    "linear": "F.linear({x}, {w}{, b})",
+    "addmm": "torch.addmm({c}, {x}, {w})",
+    "vecdot": "torch.linalg.vecdot({x}, {y}, dim={axis:-1})",
+    "conv1d": "F.conv1d({x}, {w}{, stride=stride}{, padding=padding})",
+    "conv2d": "F.conv2d({x}, {w}{, stride=stride}{, padding=padding})",
+    "scaled_dot_product_attention": (
+        "F.scaled_dot_product_attention({q}, {k}, {v}{, is_causal=causal})"
+    ),
+    # Shapes.
+    "reshape": "torch.reshape({x}, shape={shape})",
+    "flatten": "torch.flatten({x}{, start_dim=start}{, end_dim=end})",
+    "permute_dims": "torch.permute({x}, dims={axes})",
+    "matrix_transpose": "torch.transpose({x}, -2, -1)",
+    "expand_dims": "torch.unsqueeze({x}, dim={axis})",
+    "squeeze": "torch.squeeze({x}{, dim=axis})",
+    "broadcast_to": "torch.broadcast_to({x}, size={shape})",
+    "split": functions.split,
+    "chunk": "torch.chunk({x}, {chunks}, dim={axis})[{part}]",
+    "concat": "torch.cat([{x}, {y}], dim={axis})",
+    "stack": "torch.stack([{x}, {y}], dim={axis})",
+    "flip": "torch.flip({x}, dims={axis|listed})",
+    "roll": "torch.roll({x}, shifts={shift}, dims={axis})",
+    "pad": functions.pad,
+    "tril": "torch.tril({x}{, diagonal=diagonal})",
+    "triu": "torch.triu({x}{, diagonal=diagonal})",
+    "slice": f"{{x}}[{_SPAN}]",
+    "index": "{x}[{pre}{index}{post}]",
+    "repeat": "torch.repeat_interleave({x}, repeats={repeats}, dim={axis})",
+    "tile": functions.tile,
+    # Order. Equal elements keep theirs.
+    "sort": "torch.sort({x}{, dim=axis}{, descending=descending}, stable=True).values",
+    "argsort": "torch.argsort({x}{, dim=axis}{, descending=descending}, stable=True)",
+    "topk_values": "torch.topk({x}, k={k}{, dim=axis}).values",
+    "topk_indices": "torch.topk({x}, k={k}{, dim=axis}).indices",
+    "cumulative_sum": "torch.cumsum({x}, dim={axis:-1})",
+    "cumulative_prod": "torch.cumprod({x}, dim={axis:-1})",
+    # Fourier transforms and layers.
+    "fft": "torch.fft.fft({x}{, dim=axis})",
+    "ifft": "torch.fft.ifft({x}{, dim=axis})",
+    "softmax": "torch.softmax({x}, dim={axis:-1})",
+    "log_softmax": "torch.log_softmax({x}, dim={axis:-1})",
+    # torch's own default for eps of rms_norm is another.
+    "layer_norm": "F.layer_norm({x}, ({x|last_size},){, w}{, b}, eps={eps:1e-05})",
+    "rms_norm": "F.rms_norm({x}, ({x|last_size},){, w}, eps={eps:1e-05})",
+    # Losses.
+    "mse_loss": "F.mse_loss({x}, {y}{, reduction=reduction})",
+    "l1_loss": "F.l1_loss({x}, {y}{, reduction=reduction})",
+    "huber_loss": "F.huber_loss({x}, {y}{, reduction=reduction}{, delta=delta})",
+    "smooth_l1_loss": "F.smooth_l1_loss({x}, {y}{, reduction=reduction}{, beta=beta})",
+    "binary_cross_entropy": "F.binary_cross_entropy({x}, {y}{, reduction=reduction})",
+    "binary_cross_entropy_with_logits": (
+        "F.binary_cross_entropy_with_logits({x}, {y}{, reduction=reduction})"
+    ),
+    "kl_div": "F.kl_div({x}, {y}{, reduction=reduction})",
+    "nll_loss": "F.nll_loss({x}, {t|long}{, w}{, reduction=reduction}{, ignore_index=ignore})",
+    "cross_entropy": (
+        "F.cross_entropy({x}, {t|long}{, w}{, reduction=reduction}{, ignore_index=ignore})"
+    ),
+    # Indexing.
+    "take": "{x}[{pre}{i|index}{post}]",
+    "take_along_axis": "torch.take_along_dim({x}, {i|long}, dim={axis})",
+    "scatter": functions.scatter,
+    "scatter_add": "torch.scatter_add({x}, {axis}, {i|long}, {v})",
+    "scatter_rows": "{x}.index_copy({axis}, {i|long}, {v})",
+    "scatter_add_rows": "{x}.index_add({axis}, {i|long}, {v})",
+    "index_put": "{x}.index_put(({i|index}, {j|index}), {v})",
+    "masked_fill": "{x}.masked_fill({mask}, {value})",
+    "embedding": "F.embedding({i}, {w}{, padding_idx=padding_row})",
+    "one_hot": "F.one_hot({i|long}, {classes})",
+    "dynamic_slice": functions.dynamic_slice,
+    "dynamic_update_slice": functions.dynamic_update_slice,
+    "set_slice": functions.set_slice,
+    "assign_slice": functions.assign_slice,
+    # In place, on a clone, so that the operand stays what it was.
+    "inplace_add": "{x}.clone().add_({y})",
+    "inplace_subtract": "{x}.clone().sub_({y})",
+    "inplace_multiply": "{x}.clone().mul_({y})",
+    "inplace_fill": "{x}.clone().fill_({value})",
+    # What makes a DTensor, leaves the global view, or goes back through a program.
+    "arange": f"distribute_tensor(torch.arange({{n}}, dtype={{dtype:torch.float32}}), {_PLACED})",
+    "full": f"dtensor.full({{shape}}, {{value}}, dtype={{dtype:torch.float32}}, device_mesh={_PLACED})",
+    "to_local": "{x}.to_local()",
+    # As users write it: without the global shape, which torch then derives as if shards were even.
+    "from_local": f"DTensor.from_local({{x}}, {_PLACED}, run_check=False)",
+    "full_tensor": "{x}.full_tensor()",
+    # Every rank has the whole tensor, so that no rank has to send it.
+    "distribute": f"distribute_tensor({{x}}, {_PLACED}, src_data_rank=None)",
+    "map_shards": (
+        "local_map(lambda _t: _t * {scale}, out_placements={placements}, "
+        "in_placements=({placements},), device_mesh={mesh})({x})"
+    ),
+    "item": "torch.tensor({x}.item(), dtype={x}.dtype)",
+    "grad": "torch.autograd.grad({y}, {x}, retain_graph=True)[0]",
+    # What is random: `op_functions` seeds a generator before the draw.
+    "random_uniform": functions.random_array("rand"),
+    "random_normal": functions.random_array("randn"),
+    "inplace_uniform": functions.random_in_place("uniform_"),
+    "inplace_normal": functions.random_in_place("normal_"),
+    "dropout": functions.dropout,
+}

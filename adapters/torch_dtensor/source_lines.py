@@ -1,33 +1,42 @@
-"""How does DTensor spell a mesh, an input, a step? One line of Python each, run and printed alike.
+"""Which line of Python makes a mesh, an input or the result of a step in torch?
 
-What a line says is what the adapter evaluates and what a stand-alone script prints. Knows
-no torch: lines are text here. The names that they use besides the program's own and Python's
-are those that `names.imports` brings, and `mesh` for the mesh of the question. How each op is
-spelled is in `rows`.
+The adapter evaluates these lines and a stand-alone script prints them. This module knows no torch:
+lines are text here. They call what `names.format_imports` imports; ``mesh`` is the mesh of the
+question. `op_table` has the lines of ops.
 """
 
 from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Callable, Container, Mapping
 from functools import lru_cache
 
+from adapters.op_lines import choose_line, fill_line, given_texts, is_taken
+from adapters.torch_dtensor.op_functions import FILTERS, Call
 from adapters.torch_dtensor.op_table import OP_TABLE
-from adapters.torch_dtensor.python_text import (
-    Call,
-    Unsayable,
-    format_literal,
-    placements_source,
-    variable_name,
-)
-from cases.model import Input, Mesh, MeshStep, Step
-from cases.notation import NotationError
+from adapters.unsupported import CannotAnswer
+from cases.model import Input, Layout, Mesh, MeshStep, Step
+from cases.notation import to_placements
 from cases.ops import OPS
 from cases.program import TensorType
 
 # The region of a question -> what a script has after ``with``.
 CONTEXTS = {"loss_parallel": "loss_parallel()"}
+
+# What lines call by name, so that no variable may have such a name. Tests check this for each op.
+RESERVED_NAMES = {
+    "torch", "F", "DeviceMesh", "DTensor", "Partial", "Replicate", "Shard", "distribute_tensor",
+    "dtensor", "manual_seed", "local_map", "loss_parallel", "CommDebugMode",
+    "float", "int", "max", "min", "slice", "mesh",
+}  # fmt: skip
+_STRIDED = re.compile(r"SS\((\d+),(\d+)\)")
+
+
+def variable_name(name: str) -> str:
+    """The Python variable for a name of the program: itself, unless Python or a line needs it."""
+    return f"{name}_" if is_taken(name, RESERVED_NAMES) else name
 
 
 def mesh_variable(given: Input) -> str:
@@ -54,18 +63,18 @@ def is_given_by_device(given: Input) -> bool:
     return given.value is None and (given.per_device is not None or bool(given.layout.partial))
 
 
-def input_source(given: Input, mesh: Mesh, *, derived: bool = False) -> str:
+def input_source(given: Input, mesh: Mesh, differentiated: bool = False) -> str:
     """How an input becomes a DTensor on ``mesh``, which is its own, its view's or the question's.
 
     The name stands for the global array before the line, or for the array of this rank.
-    ``derived``: a gradient with respect to it is asked for.
+    ``differentiated``: a gradient with respect to it is asked for.
 
     Raises:
         NotationError: placements cannot say the layout.
     """
     name, where = variable_name(given.name), mesh_variable(given)
     placements = placements_source(given.layout, mesh)
-    leaf = ".requires_grad_()" if derived else ""
+    leaf = ".requires_grad_()" if differentiated else ""
     if not is_given_by_device(given):
         return f"distribute_tensor({name}, {where}, {placements}){leaf}"
     # Without shape and stride torch takes the shards for even.
@@ -106,26 +115,41 @@ def _sliced(base: str, axes: tuple[str, ...]) -> str:
 
 
 def step_source(
-    step: Step, mesh: Mesh, home: str = "mesh", known: Callable[[], Mapping[str, TensorType]] = dict
+    step: Step,
+    mesh: Mesh,
+    home: str = "mesh",
+    known: Callable[[], Mapping[str, TensorType]] = dict,
 ) -> str:
     """The expression of a step; its result lives on ``mesh``, in variable ``home``.
 
-    ``known`` gives shape and dtype of every name, for the rows that need some.
+    ``known`` gives shape and dtype of every name, for the ops that need some.
 
     Raises:
-        Unsayable: torch has no form for the op with these parameters.
+        CannotAnswer: torch has no line for the op with these parameters.
         NotationError: placements cannot say the layout asked for.
     """
-    if step.op not in OP_TABLE:
-        raise Unsayable(f"the op {step.op} has no row for torch")
-    args = tuple(
-        variable_name(arg) if isinstance(arg, str) else format_literal(arg) for arg in step.args
-    )
-    text = OP_TABLE[step.op](Call(step, args, mesh, home, known))
-    if step.to is None or OPS[step.op].places:
+    op = OPS[step.op]
+    if op.family == "reduction" and step.params.get("axis") == []:
+        raise CannotAnswer(f"{step.op}: torch takes no dims for all dims")
+    # torch.max over everything has no keepdim, and the others need none to drop dims.
+    elsewhere = ("view",) if step.params.get("keepdims") else ("view", "keepdims")
+    texts = given_texts(step, variable_name, elsewhere)
+    given = tuple(texts)
+    if "dtype" in texts:
+        texts["dtype"] = f"torch.{step.params['dtype']}"
+    texts["mesh"] = home
+    if "view" in step.params:
+        texts["view"] = home
+    placements = "" if step.to is None else placements_source(step.to, mesh)
+    if placements:
+        texts["placements"] = placements
+    call = Call(step, texts, mesh, known)
+    line = choose_line(step.op, OP_TABLE[step.op], call, given, texts)
+    text = fill_line(line, call, texts, FILTERS)
+    if not placements or op.places:
         return text
     target = f"({text})" if _is_compound(text) else text
-    return f"{target}.redistribute(placements={placements_source(step.to, mesh)})"
+    return f"{target}.redistribute(placements={placements})"
 
 
 @lru_cache(maxsize=65536)
@@ -140,8 +164,21 @@ def assignment_line(result: str, source: str) -> str:
     return f"{variable_name(result)} = {source}"
 
 
-__all__ = [
-    "CONTEXTS", "NotationError", "Unsayable", "assignment_line", "input_source",
-    "is_given_by_device", "mesh_source", "mesh_step_source", "mesh_variable", "placements_source",
-    "step_source", "variable_name",
-]  # fmt: skip
+@lru_cache(maxsize=65536)
+def placements_source(layout: Layout, mesh: Mesh) -> str:
+    """``[Shard(0), Partial("sum")]``, one per axis of ``mesh``.
+
+    Raises:
+        NotationError: placements cannot say the layout.
+    """
+    return "[" + ", ".join(map(_placement, to_placements(layout, mesh))) + "]"
+
+
+def _placement(text: str) -> str:
+    if text == "R":
+        return "Replicate()"
+    if text[0] == "P":
+        return f"Partial({text[2:-1]!r})"
+    if found := _STRIDED.fullmatch(text):
+        return f"_StridedShard({found[1]}, split_factor={found[2]})"
+    return f"Shard({text[2:-1]})"

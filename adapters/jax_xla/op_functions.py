@@ -1,0 +1,169 @@
+"""How does JAX spell the ops that no line of the table can? Functions from a call to a line.
+
+They are for ops whose line depends on the release, on the layout asked for or on values. What they
+return has slots like the lines of `op_table`. This module knows no jax: lines are text here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+import msgspec
+
+from adapters.jax_xla.names import has_name, require
+from adapters.op_lines import Filter
+from cases.model import Param, Step
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A step with what its line may depend on: the texts of everything given, and the release."""
+
+    step: Step
+    texts: Mapping[str, str]
+    release: str
+
+    @property
+    def params(self) -> dict[str, Param]:
+        """The parameters of the step."""
+        return self.step.params
+
+
+def _order(call: Call, name: str) -> str:
+    return "jnp.inf" if call.params.get(name) == "inf" else call.texts.get(name, "2")
+
+
+_LAYOUT_SLOT = "{, out_sharding=sharding}"
+
+
+@lru_cache(maxsize=1024)
+def keep_layout_slot(line: str, release: str) -> str:
+    """A line, without ``{, out_sharding=sharding}`` if its function does not take that yet."""
+    head, slot, tail = line.partition(_LAYOUT_SLOT)
+    if not slot:
+        return line
+    # The function whose parenthesis is still open.
+    opened = head
+    while (shorter := re.sub(r"\([^()]*\)", "", opened)) != opened:
+        opened = shorter
+    name = re.split(r"[^\w.]", opened[: opened.rindex("(")])[-1]
+    # A method of x.at[...].
+    name = f"x.at[]{name}" if name.startswith(".") else name
+    return line if has_name(f"{name}(out_sharding=)", release) else head + tail
+
+
+FILTERS: dict[str, Filter[Call]] = {"order": _order}
+
+
+def since(wanted: str, newer: str, older: str) -> Callable[[Call], str]:
+    """``newer`` in a release that has what `names.NAMES` calls ``wanted``, else ``older``."""
+    return lambda call: newer if has_name(wanted, call.release) else older
+
+
+def ask_layout(
+    line: str | Callable[[Call], str], asking: str, wanted: str = ""
+) -> Callable[[Call], str]:
+    """``asking`` where the op itself is asked for a layout, if the release has ``wanted``."""
+
+    def choose(call: Call) -> str:
+        if "sharding" in call.texts and (not wanted or has_name(wanted, call.release)):
+            return asking
+        return line if isinstance(line, str) else line(call)
+
+    return choose
+
+
+def convolution(dims: int) -> Callable[[Call], str]:
+    """JAX takes a stride and a padding for each dim."""
+
+    def each(value: Param) -> list[Param]:
+        return list(value) if isinstance(value, list) else [value] * dims
+
+    def choose(call: Call) -> str:
+        strides = tuple(each(call.params.get("stride", 1)))
+        pads = [(edge, edge) for edge in each(call.params.get("padding", 0))]
+        return (
+            f"jax.lax.conv_general_dilated({{x}}, {{w}}, {strides}, {pads}"
+            "{, out_sharding=sharding})"
+        )
+
+    return choose
+
+
+def attention(call: Call) -> str:
+    """In the words of its definition."""
+    causal = "jnp.where(jnp.tri(*_s.shape[-2:], dtype=bool), _s, -jnp.inf)"
+    scores = causal if call.params.get("causal") else "_s"
+    return (
+        f"(lambda _s, _v: jnp.matmul(jax.nn.softmax({scores}), _v))"
+        "(jnp.matmul({q}, jnp.swapaxes({k}, -1, -2)) / {q}.shape[-1] ** 0.5, {v})"
+    )
+
+
+def top_k(part: str) -> Callable[[Call], str]:
+    """Older releases have no ``axis``: they take the last."""
+
+    def choose(call: Call) -> str:
+        last = call.params.get("axis", -1) == -1
+        if last and not has_name("jax.lax.top_k(axis=)", call.release):
+            return f"jax.lax.top_k({{x}}, {{k}}){part}"
+        require("jax.lax.top_k(axis=)", call.release, call.step.result)
+        return f"jax.lax.top_k({{x}}, {{k}}, axis={{axis:-1}}){part}"
+
+    return choose
+
+
+def loss(each: str) -> Callable[[Call], str]:
+    """A loss whose value for each element is ``each``."""
+    reductions = {"mean": "jnp.mean", "sum": "jnp.sum", "none": ""}
+    return lambda call: f"{reductions[str(call.params.get('reduction', 'mean'))]}({each})"
+
+
+def by_class(logs: str) -> Callable[[Call], str]:
+    """A loss of the logarithms ``logs`` for each class, where ``t`` says which class is right."""
+    # _h holds for each row the weight of its class at that class, and zeros for ignored rows.
+    reductions = {
+        "mean": "-jnp.sum(_h * _x) / jnp.sum(_h)",
+        "sum": "-jnp.sum(_h * _x)",
+        "none": "-jnp.sum(_h * _x, axis=1)",
+    }
+    hot = "jnp.where({t} == {ignore:-100}, -1, {t}), {x}.shape[1], dtype={x}.dtype"
+    return lambda call: (
+        f"(lambda _h, _x: {reductions[str(call.params.get('reduction', 'mean'))]})"
+        f"(jax.nn.one_hot({hot}){{ * w}}, {logs})"
+    )
+
+
+def random_array(name: str) -> Callable[[Call], str]:
+    """Numbers of the layout asked for; for ``whole``, drawn whole and split after that."""
+
+    def choose(call: Call) -> str:
+        asked = "" if call.params.get("whole") else "{, out_sharding=sharding}"
+        return f"jax.random.{name}({{key}}, {{shape}}, jnp.float32{asked})"
+
+    return choose
+
+
+def random_in_place(name: str) -> Callable[[Call], str]:
+    """Arrays are values here: the result is a new one of the shape and dtype of the old.
+
+    With distinct axes, devices along them fold their position into the key. The compiler decides
+    about the other axes.
+    """
+
+    def choose(call: Call) -> str:
+        if not call.params.get("distinct"):
+            return (
+                f"jax.random.{name}({{key}}, {{x}}.shape, {{x}}.dtype{{, out_sharding=sharding}})"
+            )
+        axes = "axis_names={*{distinct}}"
+        if not has_name("jax.shard_map(axis_names=)", call.release):
+            axes = "auto=frozenset({mesh}.axis_names) - {*{distinct}}"
+        key = "jax.random.fold_in({key}, jax.lax.axis_index({distinct}))"
+        return (
+            f"jax.shard_map(lambda _t: jax.random.{name}({key}, _t.shape, _t.dtype), mesh={{mesh}}, "
+            f"in_specs=P({{distinct}}), out_specs=P({{distinct}}), {axes})({{x}})"
+        )
+
+    return choose

@@ -1,0 +1,280 @@
+"""How does torch spell the ops that no line of the table can? Functions from a call to a line.
+
+They are for ops whose line depends on shapes, dtypes or values, and for what torch lacks. What they
+return has slots like the lines of `op_table`. This module knows no torch: lines are text here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from adapters.op_lines import Filter, format_literal, named_arguments
+from adapters.unsupported import CannotAnswer
+from cases.model import Mesh, Param, Step
+from cases.program import TensorType
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A step with what its line may depend on.
+
+    ``texts``: those of everything given. ``mesh``: the one that the arguments live on. ``known``:
+    shape and dtype of every name; few functions ask for them, because they cost more than the line.
+    """
+
+    step: Step
+    texts: Mapping[str, str]
+    mesh: Mesh
+    known: Callable[[], Mapping[str, TensorType]]
+
+    @property
+    def params(self) -> dict[str, Param]:
+        """The parameters of the step."""
+        return self.step.params
+
+    def integer(self, name: str) -> int:
+        """The parameter ``name``, which is an integer.
+
+        Raises:
+            CannotAnswer: it is none or several.
+        """
+        value = self.params[name]
+        if not isinstance(value, int):
+            raise CannotAnswer(f"{self.step.op} takes one integer as {name}")
+        return value
+
+    def is_number(self, name: str) -> bool:
+        """Whether the argument ``name`` is a number, not a tensor."""
+        return not isinstance(named_arguments(self.step)[name], str)
+
+    def dtype(self, name: str) -> str | None:
+        """The dtype of the argument ``name``, None if it is not known."""
+        typed = self.known().get(str(named_arguments(self.step)[name]))
+        return None if typed is None else typed.dtype
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The global shape of the argument ``name``."""
+        return self.known()[str(named_arguments(self.step)[name])].shape
+
+
+# Filters: what a slot writes for a name.
+
+
+def _tensor(call: Call, name: str) -> str:
+    """For functions that take tensors only: a number becomes one."""
+    text = call.texts[name]
+    return f"torch.tensor({text})" if call.is_number(name) else text
+
+
+def _long(call: Call, name: str) -> str:
+    """For functions that take 64-bit indices only."""
+    text = call.texts[name]
+    return text if call.dtype(name) == "int64" else f"{text}.long()"
+
+
+def _index(call: Call, name: str) -> str:
+    """Between brackets, where torch takes bytes for a mask."""
+    text = call.texts[name]
+    return text if call.dtype(name) in (None, "int32", "int64") else f"{text}.long()"
+
+
+def _dims(call: Call, name: str) -> str:
+    """The dims that are named, else all of them."""
+    return call.texts.get(name) or format_literal([*range(len(call.shape("x")))])
+
+
+def _listed(call: Call, name: str) -> str:
+    """As `_dims`, a single dim in a tuple."""
+    axis = call.params[name]
+    return format_literal([axis]) if isinstance(axis, int) else _dims(call, name)
+
+
+def _order(call: Call, name: str) -> str:
+    order = call.params.get(name, 2)
+    return format_literal(float("inf") if order == "inf" else order)
+
+
+FILTERS: dict[str, Filter[Call]] = {
+    "tensor": _tensor,
+    "long": _long,
+    "index": _index,
+    "dims": _dims,
+    "listed": _listed,
+    "order": _order,
+    "last_size": lambda call, name: str(call.shape(name)[-1]),
+}
+
+# Functions that choose a line.
+
+
+def power(call: Call) -> str:
+    """A power binds tighter than the sign of a number before it."""
+    return "({x}) ** {y}" if call.texts["x"].startswith("-") else "{x} ** {y}"
+
+
+def limit(name: str, bound: str) -> Callable[[Call], str]:
+    """torch.maximum and torch.minimum take tensors only; with a number they are clamps."""
+
+    def choose(call: Call) -> str:
+        match call.is_number("x"), call.is_number("y"):
+            case False, False:
+                return f"{name}({{x}}, {{y}})"
+            case False, True:
+                return f"torch.clamp({{x}}, {bound}={{y}})"
+            case True, False:
+                return f"torch.clamp({{y}}, {bound}={{x}})"
+        raise CannotAnswer(f"{name} of two numbers")
+
+    return choose
+
+
+def product(call: Call) -> str:
+    """torch.prod is over one dim or all."""
+    axis = call.params.get("axis")
+    kept = "{, keepdim=keepdims}" if call.params.get("keepdims") else ""
+    if axis is None:
+        if kept:
+            raise CannotAnswer("torch.prod over all dims keeps none")
+        return "torch.prod({x})"
+    if isinstance(axis, list):
+        if len(axis) > 1:
+            raise CannotAnswer("torch.prod is over one dim or all")
+        axis = axis[0]
+    return f"torch.prod({{x}}, dim={axis}{kept})"
+
+
+def split(call: Call) -> str:
+    """torch.split takes the size of a section, not how many there are."""
+    size = call.shape("x")[call.integer("axis")] // call.integer("sections")
+    return f"torch.split({{x}}, {size}, dim={{axis}})[{{part}}]"
+
+
+def pad(call: Call) -> str:
+    """F.pad counts from the last dim."""
+    rank = len(call.shape("x"))
+    later = rank - 1 - call.integer("axis") % rank
+    widths = (*(0, 0) * later, call.params["before"], call.params["after"])
+    return f"F.pad({{x}}, {widths}{{, value=value}})"
+
+
+def tile(call: Call) -> str:
+    """torch.tile takes a number for each dim."""
+    times = [1] * len(call.shape("x"))
+    times[call.integer("axis")] = call.integer("repeats")
+    return f"torch.tile({{x}}, {tuple(times)})"
+
+
+def scatter(call: Call) -> str:
+    """torch.scatter writes as far as its indices go; NumPy repeats those of size 1."""
+    axis, x, i = call.integer("axis"), call.shape("x"), call.shape("i")
+    if any(a != b for dim, (a, b) in enumerate(zip(x, i)) if dim != axis % len(x)):
+        raise CannotAnswer("torch.scatter does not repeat its indices")
+    return "torch.scatter({x}, {axis}, {i|long}, {v})"
+
+
+def _start(call: Call, length: int) -> str:
+    """The start that ``i`` holds, moved back to where there are ``length`` elements."""
+    last = call.shape("x")[call.integer("axis")] - length
+    return f"min(max(int({{i}}), 0), {last})"
+
+
+def dynamic_slice(call: Call) -> str:
+    """torch.narrow refuses a start that is too large."""
+    return f"torch.narrow({{x}}, {{axis}}, {_start(call, call.integer('size'))}, {{size}})"
+
+
+def dynamic_update_slice(call: Call) -> str:
+    """torch.slice_scatter clips its end, so that the start is moved here too."""
+    length = call.shape("v")[call.integer("axis")]
+    start = _start(call, length)
+    span = f"dim={{axis}}, start={start}, end={start} + {length}"
+    return f"torch.slice_scatter({{x}}, {{v}}, {span})"
+
+
+def assign_slice(call: Call) -> str:
+    """What ``y[2:4] = v`` calls, on a copy; as an expression, because that is a statement."""
+    axis = call.integer("axis")
+    before = axis if axis >= 0 else len(call.shape("x")) + axis
+    index = "slice(None), " * before + "slice({start:None}, {stop:None}, {step:None}),"
+    new = "{v}" if "v" in call.texts else "{value}"
+    assigned = f"(_copy.__setitem__(({index}), _new), _copy)[1]"
+    return f"(lambda _copy, _new: {assigned})({{x}}.clone(), {new})"
+
+
+def set_slice(call: Call) -> str:
+    """torch.slice_scatter has no statement of assignment, and takes tensors of the exact shape."""
+    if "v" not in call.texts:
+        new = "torch.full_like({x}[{pre}{start:}:{stop:}{:step}{post}], {value})"
+    else:
+        new, shape = "{v}", list(call.shape("x"))
+        axis = call.integer("axis")
+        bounds: list[Any] = [call.params.get(name) for name in ("start", "stop", "step")]
+        shape[axis] = len(range(shape[axis])[slice(*bounds)])
+        if call.shape("v") != tuple(shape):
+            new = f"torch.broadcast_to({{v}}, {tuple(shape)})"
+    span_text = "{, dim=axis}{, start=start}{, end=stop}{, step=step}"
+    return f"torch.slice_scatter({{x}}, {new}{span_text})"
+
+
+# What is random: a seed, then the draw. A generator has a state, so that a later draw from the
+# same seed is just the next line.
+
+
+def _seed(call: Call) -> str:
+    """The seed of this rank: along distinct axes, the rank's position is added."""
+    text = "{seed}"
+    distinct = call.params.get("distinct")
+    axes = [str(axis) for axis in distinct] if isinstance(distinct, list) else []
+    for position, axis in enumerate(axes):
+        factor = math.prod(call.mesh[inner] for inner in axes[position + 1 :])
+        text += f" + {{mesh}}.get_local_rank({axis!r})" + (f" * {factor}" if factor > 1 else "")
+    return text
+
+
+def _seeded(call: Call, drawn: str) -> str:
+    """``drawn`` after the generator of the process is seeded, unless it is a later draw."""
+    if call.params.get("draw"):
+        return drawn
+    if call.params.get("seeding") == "mesh":
+        return f"(manual_seed({_seed(call)}, {{mesh}}), {drawn})[1]"
+    return f"(torch.manual_seed({_seed(call)}), {drawn})[1]"
+
+
+def random_array(name: str) -> Callable[[Call], str]:
+    """A factory of DTensors; for ``whole``, a plain tensor that rank 0 distributes."""
+
+    def choose(call: Call) -> str:
+        if "impl" in call.params:
+            raise CannotAnswer("torch has one generator on a CPU")
+        if call.params.get("seeding") == "generator":
+            raise CannotAnswer("DTensor's factories take no generator")
+        placed = "{mesh}{, placements=placements}"
+        if call.params.get("whole"):
+            return _seeded(call, f"distribute_tensor(torch.{name}({{shape}}), {placed})")
+        return _seeded(call, f"dtensor.{name}({{shape}}, device_mesh={placed})")
+
+    return choose
+
+
+def random_in_place(name: str) -> Callable[[Call], str]:
+    """What modules do to their parameters, on a clone."""
+
+    def choose(call: Call) -> str:
+        if call.params.get("seeding") != "generator":
+            return _seeded(call, f"torch.nn.init.{name}({{x}}.clone())")
+        if call.params.get("draw"):
+            raise CannotAnswer("a generator made for one draw has no later one")
+        generator = f"torch.Generator().manual_seed({_seed(call)})"
+        return f"torch.nn.init.{name}({{x}}.clone(), generator={generator})"
+
+    return choose
+
+
+def dropout(call: Call) -> str:
+    """Dropout draws from the generator of the process."""
+    if call.params.get("seeding") == "generator":
+        raise CannotAnswer("dropout takes no generator")
+    return _seeded(call, "F.dropout({x}, p={p})")
