@@ -23,7 +23,7 @@ An entry is one line, several lines or a function.
 - Of several lines, the first that fits is used. A line fits if it has a slot for everything that
   is given, and if everything is given that a slot without a default needs.
 - A function takes the framework's own description of the call and returns a line. It is for ops
-  whose line depends on shapes, values or the release. It looks itself at what its line leaves out.
+  whose line depends on shapes, values or the release. It has to deal with everything that is given.
 - If no line fits, or if a function finds that the framework has no such thing, the op is
   unsupported, and `CannotAnswer` has the reason.
 
@@ -63,7 +63,7 @@ def given_texts(
 ) -> dict[str, str]:
     """The texts of all arguments and parameters that a step gives.
 
-    ``elsewhere``: parameters that the line itself does not show.
+    ``elsewhere``: parameters that lines do not show.
     """
     arguments = named_arguments(step).items()
     texts = {
@@ -79,7 +79,7 @@ def given_texts(
 def choose_line(
     op: str, entry: Entry[C], call: C, given: Collection[str], added: Collection[str]
 ) -> str:
-    """The line of an entry for what is given; ``added`` are slots that a line need not have.
+    """The line of an entry for the names in ``given``. A line may leave out those in ``added``.
 
     Raises:
         CannotAnswer: no line fits.
@@ -117,7 +117,7 @@ def fill_line(
     """A line with all its slots filled.
 
     Raises:
-        CannotAnswer: the line needs what is not given, or an index of one dim has several.
+        CannotAnswer: the line needs something that is not given.
     """
 
     def fill(found: re.Match[str]) -> str:
@@ -127,7 +127,7 @@ def fill_line(
         if filter_name:
             return filters[filter_name](call, name)
         if name in ("pre", "post"):
-            return _around_index(texts["axis"])[name == "post"]
+            return _around_index(texts.get("axis", "None"))[name == "post"]
         if name not in texts and default is None:
             raise CannotAnswer(f"no {name} is given")
         return texts.get(name, default or "")

@@ -6,14 +6,14 @@ Knows no jax: it is text here.
 
 from __future__ import annotations
 
-from adapters.answer import format_end
+from adapters.answer import Unsupported, format_end
 from adapters.jax_xla import source_lines
-from adapters.jax_xla.attempt import AnswerEnded
 from adapters.jax_xla.mesh_lines import joined_function
 from adapters.jax_xla.names import NAMES, OPTIONS, require, respell_line
 from adapters.jax_xla.names import format_imports as imported
 from adapters.jax_xla.source_lines import Route
 from adapters.release_names import find_location
+from adapters.unsupported import CannotAnswer
 from cases.arrays import unpack
 from cases.mesh_derivation import meshes_of_tensors
 from cases.model import Case, Question
@@ -64,8 +64,8 @@ def script(case: Case, fault: Fault, release: str) -> str:
         program += (_jit_lines if route == "jit" else _explicit_lines)(question, fault, release)
         program += _check_lines(case, fault, route, release)
         program = [respell_line(line, release) for line in program]
-    except AnswerEnded as stopped:
-        raise NoScript(format_end(stopped.end)) from None
+    except CannotAnswer as error:
+        raise NoScript(format_end(Unsupported(error.why, error.place))) from None
     except NotationError as error:
         raise NoScript(str(error)) from None
     body = [

@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 
 from adapters.jax_xla import source_lines as jax_lines
-from adapters.jax_xla.attempt import AnswerEnded
 from adapters.torch_dtensor import source_lines as torch_lines
 from adapters.unsupported import CannotAnswer
 from cases.catalogue.operators import ONE, arguments, operands, tensors
@@ -134,8 +133,8 @@ def _spelling_lines(question: Question) -> Iterator[str]:
     try:
         (line, *_) = jax_lines.step_lines(question, step, "jit")
         yield f"{line}  # jax"
-    except AnswerEnded as stopped:
-        yield f"# jax: {stopped.end}"
+    except CannotAnswer as error:
+        yield f"# jax: {error}"
 
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ import pytest
 
 from adapters.answer import Done, Unsupported
 from adapters.jax_xla import names, source_lines
-from adapters.jax_xla.attempt import AnswerEnded
 from adapters.jax_xla.mesh_lines import joined_function
 from adapters.jax_xla.names import NAMES, NEWEST, OLDEST, OPTIONS
 from adapters.release_names import find_location
+from adapters.unsupported import CannotAnswer
 from adapters.worker_process import ROOT
 from cases.model import Step
 from tests.jax_client import (
@@ -43,11 +43,11 @@ import inspect, json, os, re
 os.environ["JAX_PLATFORMS"] = "cpu"
 import jax
 from adapters.jax_xla.names import NAMES, OPTIONS
-from adapters.release_names import resolve
+from adapters.release_names import import_path
 
 def there(name):
     try:
-        found = resolve(NAMES[name][0].path)
+        found = import_path(NAMES[name][0].path)
     except (AttributeError, ImportError):
         return False
     if method := re.fullmatch(r"x\.at\[\]\.(\w+)\(.*", name):
@@ -118,10 +118,10 @@ def test_lines_are_said_in_the_words_of_a_release(line: str, release: str, wante
 
 def test_a_line_that_a_release_cannot_say_is_unsupported() -> None:
     """By name, with the release that has it, and at its step."""
-    with pytest.raises(AnswerEnded) as stopped:
+    with pytest.raises(CannotAnswer) as stopped:
         names.respell_line("y = jax.sharding.reshard(x, s)", "0.4.38", "y")
     why = "jax 0.4.38 has no jax.sharding.reshard, which is there since 0.5.1"
-    assert stopped.value.end == Unsupported(why, "y")
+    assert (stopped.value.why, stopped.value.place) == (why, "y")
 
 
 TAKEN = Step("y", "topk_values", ("x",), {"k": 2, "axis": 0})
@@ -153,10 +153,10 @@ def test_an_op_is_spelled_as_a_release_has_it(step: Step, release: str, wanted: 
 
 def test_a_keyword_that_is_asked_for_and_missing_is_unsupported() -> None:
     """What an older call cannot be told is not left out in silence."""
-    with pytest.raises(AnswerEnded) as stopped:
+    with pytest.raises(CannotAnswer) as stopped:
         source_lines.jit_line(TAKEN, "mesh", "0.7.2")
     why = "jax 0.7.2 has no jax.lax.top_k(axis=), which is there since 0.8.1"
-    assert stopped.value.end == Unsupported(why, "y")
+    assert (stopped.value.why, stopped.value.place) == (why, "y")
 
 
 def test_a_layout_is_asked_of_the_op_or_of_a_reshard_after_it() -> None:
@@ -184,7 +184,7 @@ def test_a_release_without_kinds_of_axes_has_auto_alone() -> None:
         False,
     )
     assert "AxisType" not in " ".join(names.format_imports("0.5.2"))
-    with pytest.raises(AnswerEnded, match=r"jax 0\.5\.0 has no jax\.sharding\.AxisType"):
+    with pytest.raises(CannotAnswer, match=r"jax 0\.5\.0 has no jax\.sharding\.AxisType"):
         source_lines.mesh_line(ROW, "mesh", "explicit", "0.5.0")
 
 

@@ -196,10 +196,10 @@ CHATTY = """
 import gc
 import socket
 
-from adapters.torch_dtensor import adapter, forms, recorder, rows, world
+from adapters.torch_dtensor import adapter, op_table, recorder, world
 
-rows.ROWS["exp"] = forms.form("torch.no_such_thing({0})")
-rows.ROWS["abs"] = forms.form("torch.linalg.vector_norm({0})")
+op_table.OP_TABLE["exp"] = "torch.no_such_thing({x})"
+op_table.OP_TABLE["abs"] = "torch.linalg.vector_norm({x})"
 world.FD_LIMIT = 40
 recorder.KINDS.pop("c10d::broadcast_")
 note = recorder.Recorder._note

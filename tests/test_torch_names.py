@@ -23,13 +23,13 @@ OLDER = "2.7.1"
 THERE = r"""
 import inspect, json, re
 import torch
-from adapters.release_names import resolve
+from adapters.release_names import import_path
 from adapters.torch_dtensor import compat
 from adapters.torch_dtensor.names import NAMES
 
 def there(name):
     try:
-        found = resolve(NAMES[name][0].path)
+        found = import_path(NAMES[name][0].path)
     except (AttributeError, ImportError):
         return False
     words = re.findall(r"(\w+)=", name)

@@ -14,6 +14,7 @@ from adapters.answer import Answer, Done, End, Unsupported
 from adapters.jax_xla.dry_run import ClientsBySize, count_devices
 from adapters.jax_xla.names import PROMISES
 from adapters.protocol import VERSION, Adapter, Hello
+from adapters.unsupported import CannotAnswer
 from cases.model import Question
 
 
@@ -106,6 +107,8 @@ class JaxAdapter:
             route(question, notes)
         except AnswerEnded as stopped:
             end = stopped.end
+        except CannotAnswer as error:
+            end = Unsupported(error.why, error.place)
         return notes.finish(subject, end)
 
     def close(self) -> None:

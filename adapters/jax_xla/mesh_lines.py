@@ -1,8 +1,8 @@
-"""How does JAX spell a mesh that is derived from another? Lines of Python, as text.
+"""Which line of Python makes a mesh in JAX, and a mesh that is derived from another?
 
-JAX has no such thing: a mesh is made whole, and what torch calls a slice is the whole mesh with
-only some of its axes used. So a derived mesh is a `NamedSharding` here: a mesh over all devices,
-and the axes of it that count. Knows no jax.
+JAX has no derived meshes. Every mesh is made whole, and what torch calls a slice is a whole mesh of
+which only some axes are used. That is why a derived mesh is a `NamedSharding` here: a mesh over all
+devices, and those of its axes that count. This module knows no jax: lines are text here.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from cases.model import STACKED_AXIS, Mesh, MeshStep, Question
 
 Axes = tuple[tuple[str, int], ...]
 
-# Axes of different meshes in one: devices in groups by their index along each, as JAX deals out
-# a row to each index. What they leave open is the first axis. Axes that overlap leave some groups
-# without devices, and NumPy makes no array of those.
+# A mesh of axes of different meshes. JAX says which index each device has along each axis, and
+# devices with the same indices form a group. The first axis runs through a group. If axes overlap,
+# some groups have no devices, and NumPy refuses to make an array of groups of different sizes.
 _JOINED = f"""
 def joined(*views):
     axes = [(axis, view.mesh.shape[axis]) for view in views for axis in view.spec]
@@ -39,7 +39,7 @@ def joined(*views):
 
 
 class _View(msgspec.Struct, frozen=True):
-    """A derived mesh: the text of its whole mesh, all axes of that, and those that count."""
+    """A derived mesh: the text of its whole mesh, all axes of that mesh, and those that count."""
 
     mesh: str
     axes: Axes
@@ -57,7 +57,7 @@ def joined_function(release: str) -> str:
 
 
 def mesh_source(mesh: Mesh, kind: str) -> str:
-    """A mesh over devices, every axis of ``kind``: AxisType.Auto, say, or "" where none is said."""
+    """A mesh over devices. ``kind``: the text for every axis, such as AxisType.Auto, or ""."""
     count = mesh.size
     chosen = f"[:{count}]" if mesh.devices == tuple(range(count)) else f"[{list(mesh.devices)}]"
     return _format_mesh(f"np.array(jax.devices()){chosen}.reshape{mesh.shape!r}", mesh.names, kind)
@@ -77,8 +77,8 @@ def derived_mesh_sources(
 ) -> list[tuple[str, str]]:
     """The name and the expression of each mesh step, in order.
 
-    ``kind``: as for `source`. ``variables``: the Python name of each derived mesh; the question's
-    own is ``mesh``. What is wrong is asked of JAX as it stands, as far as it can be said.
+    ``kind``: as for `mesh_source`. ``variables``: the Python name of each derived mesh; the
+    question's own is ``mesh``. A wrong step is written as it stands, so that JAX can refuse it.
     """
     found: list[tuple[str, str]] = []
     made: dict[str, _View] = {}
@@ -103,7 +103,7 @@ def derived_mesh_sources(
 def _step(
     step: MeshStep, base: _View, made: dict[str, _View], kind: str, variable: str
 ) -> tuple[str, _View | None]:
-    """The expression of a step; and what it makes, None where it can make nothing."""
+    """The expression of a step, and the mesh that it makes; None if the step is wrong."""
     match step.op:
         case "mesh_unflatten":
             return _unflatten(step, base, kind, variable)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 
-from adapters.answer import Unsupported
-from adapters.jax_xla.attempt import AnswerEnded
 from adapters.protocol import Field, Promise, Promises
 from adapters.release_names import NameLocation, Names, find_location, format_missing
+from adapters.unsupported import CannotAnswer
 
 # The first release that is asked at all, and the last that the table was held against.
 OLDEST, NEWEST = "0.4.26", "0.12.0.1"
@@ -147,11 +146,11 @@ def require(wanted: str, release: str, step: str = "") -> NameLocation:
     """Where a release has what the table calls ``wanted``.
 
     Raises:
-        Stopped: Unsupported at ``step``, by name, if it has no such thing.
+        CannotAnswer: it has no such thing; ``step`` is where that is needed.
     """
     found = find_location(NAMES, wanted, release)
     if found is None:
-        raise AnswerEnded(Unsupported(format_missing(NAMES, wanted, "jax", release), step))
+        raise CannotAnswer(format_missing(NAMES, wanted, "jax", release), step)
     return found
 
 
@@ -176,7 +175,7 @@ def respell_line(line: str, release: str, step: str = "") -> str:
     """A line as the newest release has it, in the words of another.
 
     Raises:
-        Stopped: Unsupported at ``step``, if that release lacks what the line uses.
+        CannotAnswer: that release lacks what the line of ``step`` uses.
     """
     return _LINE_NAME_PATTERN.sub(lambda found: _spell(require(found[0], release, step)), line)
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
 from adapters.jax_xla.names import has_name, require
 from adapters.op_lines import Filter
-from cases.model import Param, Step
+from cases.model import Step
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -25,8 +26,8 @@ class Call(msgspec.Struct, frozen=True):
     release: str
 
     @property
-    def params(self) -> dict[str, Param]:
-        """The parameters of the step."""
+    def params(self) -> dict[str, Any]:
+        """The parameters of the step, of the types that `cases.program` allows."""
         return self.step.params
 
 
@@ -77,8 +78,8 @@ def ask_layout(
 def convolution(dims: int) -> Callable[[Call], str]:
     """JAX takes a stride and a padding for each dim."""
 
-    def each(value: Param) -> list[Param]:
-        return list(value) if isinstance(value, list) else [value] * dims
+    def each(value: Any) -> list[int]:
+        return value if isinstance(value, list) else [value] * dims
 
     def choose(call: Call) -> str:
         strides = tuple(each(call.params.get("stride", 1)))
@@ -117,7 +118,7 @@ def top_k(part: str) -> Callable[[Call], str]:
 def loss(each: str) -> Callable[[Call], str]:
     """A loss whose value for each element is ``each``."""
     reductions = {"mean": "jnp.mean", "sum": "jnp.sum", "none": ""}
-    return lambda call: f"{reductions[str(call.params.get('reduction', 'mean'))]}({each})"
+    return lambda call: f"{reductions[call.params.get('reduction', 'mean')]}({each})"
 
 
 def by_class(logs: str) -> Callable[[Call], str]:
@@ -130,7 +131,7 @@ def by_class(logs: str) -> Callable[[Call], str]:
     }
     hot = "jnp.where({t} == {ignore:-100}, -1, {t}), {x}.shape[1], dtype={x}.dtype"
     return lambda call: (
-        f"(lambda _h, _x: {reductions[str(call.params.get('reduction', 'mean'))]})"
+        f"(lambda _h, _x: {reductions[call.params.get('reduction', 'mean')]})"
         f"(jax.nn.one_hot({hot}){{ * w}}, {logs})"
     )
 
@@ -162,8 +163,8 @@ def random_in_place(name: str) -> Callable[[Call], str]:
             axes = "auto=frozenset({mesh}.axis_names) - {*{distinct}}"
         key = "jax.random.fold_in({key}, jax.lax.axis_index({distinct}))"
         return (
-            f"jax.shard_map(lambda _t: jax.random.{name}({key}, _t.shape, _t.dtype), mesh={{mesh}}, "
-            f"in_specs=P({{distinct}}), out_specs=P({{distinct}}), {axes})({{x}})"
+            f"jax.shard_map(lambda _t: jax.random.{name}({key}, _t.shape, _t.dtype), "
+            f"mesh={{mesh}}, in_specs=P({{distinct}}), out_specs=P({{distinct}}), {axes})({{x}})"
         )
 
     return choose

@@ -211,7 +211,8 @@ OP_TABLE: dict[str, Entry[Call]] = {
     "full_tensor": "{x}",
     "distribute": functions.ask_layout("{x}", "jax.device_put({x}, {sharding})"),
     "map_shards": (
-        "jax.shard_map(lambda _t: _t * {scale}, mesh={mesh}, in_specs={spec}, out_specs={spec})({x})"
+        "jax.shard_map(lambda _t: _t * {scale}, mesh={mesh}, "
+        "in_specs={spec}, out_specs={spec})({x})"
     ),
     "item": "jnp.reshape({x}, ())",
     # The function of an input, which `source_lines` writes above this line, and the input.

@@ -1,8 +1,8 @@
-"""Which lines of Python put a question to JAX? Meshes, inputs and steps, as text.
+"""Which lines of Python make the meshes, inputs and results of a question in JAX?
 
-The adapter runs the lines of steps, and a stand-alone script prints them all. Knows no jax:
-the names that lines use, besides the program's own and its meshes', come from `names.imports`.
-Lines are those of a release of JAX, the newest unless one is named.
+The adapter runs the lines of steps, and a stand-alone script prints all lines. This module knows no
+jax: lines are text here. They call what `names.format_imports` imports. Lines are written for one
+release of JAX, by default the newest. `op_table` has the lines of ops.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ import ast
 from functools import lru_cache
 from typing import Literal
 
-from adapters.answer import Unsupported
 from adapters.jax_xla import mesh_lines
-from adapters.jax_xla.attempt import AnswerEnded
 from adapters.jax_xla.names import NEWEST, has_name, require, respell_line
 from adapters.jax_xla.op_functions import FILTERS, Call, keep_layout_slot
 from adapters.jax_xla.op_table import OP_TABLE
@@ -72,10 +70,10 @@ def view_variables(question: Question) -> dict[str, str]:
 
 
 def axis_kind(kind: Kind, release: str = NEWEST) -> str:
-    """The text of a kind of axes; "" where all axes are Auto, as there is no other kind.
+    """The text of a kind of axes; "" in a release where all axes are Auto, as there is no other.
 
     Raises:
-        Stopped: Unsupported, if the release has no such kind.
+        CannotAnswer: the release has no such kind.
     """
     if kind == "Auto" and not has_name("jax.sharding.AxisType", release):
         return ""
@@ -87,7 +85,7 @@ def view_sources(question: Question, kind: Kind, release: str = NEWEST) -> list[
     """The name and the expression of each mesh step; axes are of ``kind``.
 
     Raises:
-        Stopped: Unsupported, if the release has no such kind.
+        CannotAnswer: the release has no such kind.
     """
     return mesh_lines.derived_mesh_sources(
         question, axis_kind(kind, release), view_variables(question)
@@ -103,7 +101,7 @@ def mesh_line(mesh: Mesh, name: str, route: Route, release: str = NEWEST) -> str
     """The mesh called ``name`` on which a route runs: Auto under jit, else Explicit.
 
     Raises:
-        Stopped: Unsupported, if the release has no axes of that kind.
+        CannotAnswer: the release has no axes of that kind.
     """
     return f"{name} = {mesh_lines.mesh_source(mesh, axis_kind(KINDS[route], release))}"
 
@@ -111,18 +109,19 @@ def mesh_line(mesh: Mesh, name: str, route: Route, release: str = NEWEST) -> str
 def input_line(
     given: Input, home: Mesh, mesh: str, stack: bool, data: str, release: str = NEWEST
 ) -> str:
-    """The input on the mesh called ``mesh``, as `arrays.place` puts it there.
+    """The line that puts an input on a mesh, as `arrays.place_input` does.
 
-    ``home``: the one that it lies on, in whose order the arrays of devices are. ``data``: the
-    text of the global array, or of a list of the arrays that `held` gives. ``stack``: the
-    addends of a partial input on leading dims, else an unreduced array.
+    ``mesh``: the text of the mesh. ``home``: the mesh itself, in whose order the arrays of devices
+    are. ``data``: the text of the global array, or of a list of the arrays of `input_arrays`.
+    ``stack``: whether the addends of a partial input are stacked on leading dims; else the input
+    becomes an unreduced array.
 
     Raises:
-        Stopped: Unsupported, if JAX has no such layout, or a partial input has no addends.
+        CannotAnswer: JAX has no such layout, or a partial input has no addends.
     """
     layout = given.layout
     if layout.partial and given.per_device is None:
-        raise AnswerEnded(Unsupported("a partial input without its addends", given.name))
+        raise CannotAnswer("a partial input without its addends", given.name)
     shape: tuple[int | str, ...] = given.shape
     if layout.partial and not stack:
         require("PartitionSpec.unreduced", release, given.name)
@@ -145,7 +144,7 @@ def input_line(
 
 
 def input_arrays(given: Input, stack: bool) -> tuple[Array, ...]:
-    """The arrays of an input: the global one, or those of each device, leading dims and all."""
+    """The global array of an input, or one for each device, with the leading dims of a stack."""
     if given.per_device is None:
         return () if given.value is None else (given.value,)
     lead = (1,) * (len(given.layout.partial) if stack else 0)
@@ -153,9 +152,9 @@ def input_arrays(given: Input, stack: bool) -> tuple[Array, ...]:
 
 
 def reduce_lines(given: Input) -> list[str]:
-    """Lines that reduce a partial input whose addends are stacked on leading dims.
+    """The lines that reduce a partial input whose addends are stacked on leading dims.
 
-    One line per run of equal reductions, in the order they are due.
+    There is one line for each run of equal reductions, in the order of the layout.
     """
     name = variable_name(given.name)
     lines = []
@@ -169,14 +168,14 @@ def reduce_lines(given: Input) -> list[str]:
 
 
 def step_lines(question: Question, step: Step, route: Route, release: str = NEWEST) -> list[str]:
-    """The lines of a step; all but a gradient have one.
+    """The lines of a step. Every step but a gradient has one line.
 
-    A gradient is that of a function of the one input, which runs the steps on the way from
-    it again: every other name that it uses is there already. Those of explicit are run one
-    step at a time, with the step's mesh set by ``jax.set_mesh``.
+    JAX differentiates a function. The lines of a gradient define a function of the one input, which
+    runs the steps between the input and the scalar again, and uses all other names as they are.
+    The explicit route runs one step at a time, with the step's mesh set by ``jax.set_mesh``.
 
     Raises:
-        Stopped: Unsupported, if JAX has no such layout, or the release no such op.
+        CannotAnswer: JAX has no such layout, or the release no such op.
     """
     mesh = mesh_texts(question)[step.result]
     line = (jit_line if route == "jit" else explicit_line)(step, mesh, release)
@@ -193,7 +192,7 @@ def step_lines(question: Question, step: Step, route: Route, release: str = NEWE
 
 
 def names_used(question: Question, step: Step) -> list[str]:
-    """The inputs and results that the lines of a step use, in no order that means anything."""
+    """The inputs and results that the lines of a step use. Their order means nothing."""
     if step.op != "grad":
         return list(dict.fromkeys(arg for arg in step.args if isinstance(arg, str)))
     of, by = map(str, step.args)
@@ -204,16 +203,16 @@ def names_used(question: Question, step: Step) -> list[str]:
 
 
 def jit_line(step: Step, mesh: str, release: str = NEWEST) -> str:
-    """The step in a program on the Auto mesh called ``mesh``: a layout asked for is a constraint.
+    """The line of a step under jit, on the Auto mesh ``mesh``. A layout asked for is a constraint.
 
-    A constraint, and no ``out_shardings`` even on a final result: one form for every step,
-    and what jit makes of a layout it cannot hold (uneven sizes) is seen, not refused.
+    A final result has a constraint too, not ``out_shardings``: jit refuses ``out_shardings`` of
+    uneven shards, and the suite looks at what it does instead.
 
     Raises:
-        Stopped: Unsupported, if JAX has no such layout, or the release no such op.
+        CannotAnswer: JAX has no such layout, or the release no such op.
     """
     if step.to is not None and step.to.partial:
-        raise AnswerEnded(Unsupported("a partial result asked of jit", step.result))
+        raise CannotAnswer("a partial result asked of jit", step.result)
     if step.to is not None and step.op == "distribute":
         value = _expression(step, mesh, release, _sharding(step.result, step.to, mesh))
         return f"{variable_name(step.result)} = {value}"
@@ -227,10 +226,10 @@ def jit_line(step: Step, mesh: str, release: str = NEWEST) -> str:
 
 
 def explicit_line(step: Step, mesh: str, release: str = NEWEST) -> str:
-    """The step on an Explicit mesh: ``out_sharding`` where the op takes it, else a reshard.
+    """The line of a step on an Explicit mesh: ``out_sharding`` if the op takes it, else a reshard.
 
     Raises:
-        Stopped: Unsupported, if JAX has no such layout, or the release no such op.
+        CannotAnswer: JAX has no such layout, or the release no such op.
     """
     if step.to is not None and step.to.partial:
         require("PartitionSpec.unreduced", release, step.result)
@@ -252,7 +251,7 @@ def _spec(name: str, to: Layout) -> str:
     try:
         return notation.to_spec(to)
     except notation.NotationError as error:
-        raise AnswerEnded(Unsupported(f"{error.found}: JAX has {error.wanted}", name)) from None
+        raise CannotAnswer(f"{error.found}: JAX has {error.wanted}", name) from None
 
 
 def _expression(step: Step, mesh: str, release: str, sharding: str = "") -> str:
@@ -274,7 +273,7 @@ def _expression(step: Step, mesh: str, release: str, sharding: str = "") -> str:
         line = keep_layout_slot(line, release)
         text = fill_line(line, call, call.texts, FILTERS)
     except CannotAnswer as error:
-        raise AnswerEnded(Unsupported(error.why, step.result)) from None
+        raise CannotAnswer(error.why, step.result) from None
     return respell_line(text, release, step.result)
 
 

@@ -31,8 +31,8 @@ from adapters.torch_dtensor.rank_messages import (
 )
 from adapters.torch_dtensor.recorder import Recorder
 from adapters.torch_dtensor.task_lines import count_ranks, make_task, ranks_in_meshes
-from adapters.unsupported import CannotAnswer
 from adapters.torch_dtensor.world import World, WorldFailure
+from adapters.unsupported import CannotAnswer
 from cases.model import Question
 
 

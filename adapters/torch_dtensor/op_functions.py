@@ -14,7 +14,7 @@ import msgspec
 
 from adapters.op_lines import Filter, format_literal, named_arguments
 from adapters.unsupported import CannotAnswer
-from cases.model import Mesh, Param, Step
+from cases.model import Mesh, Step
 from cases.program import TensorType
 
 
@@ -31,33 +31,21 @@ class Call(msgspec.Struct, frozen=True):
     known: Callable[[], Mapping[str, TensorType]]
 
     @property
-    def params(self) -> dict[str, Param]:
-        """The parameters of the step."""
+    def params(self) -> dict[str, Any]:
+        """The parameters of the step, of the types that `cases.program` allows."""
         return self.step.params
-
-    def integer(self, name: str) -> int:
-        """The parameter ``name``, which is an integer.
-
-        Raises:
-            CannotAnswer: it is none or several.
-        """
-        value = self.params[name]
-        if not isinstance(value, int):
-            raise CannotAnswer(f"{self.step.op} takes one integer as {name}")
-        return value
 
     def is_number(self, name: str) -> bool:
         """Whether the argument ``name`` is a number, not a tensor."""
         return not isinstance(named_arguments(self.step)[name], str)
 
-    def dtype(self, name: str) -> str | None:
-        """The dtype of the argument ``name``, None if it is not known."""
-        typed = self.known().get(str(named_arguments(self.step)[name]))
-        return None if typed is None else typed.dtype
+    def type_of(self, name: str) -> TensorType:
+        """Global shape and dtype of the argument ``name``."""
+        return self.known()[str(named_arguments(self.step)[name])]
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The global shape of the argument ``name``."""
-        return self.known()[str(named_arguments(self.step)[name])].shape
+        return self.type_of(name).shape
 
 
 # Filters: what a slot writes for a name.
@@ -71,25 +59,20 @@ def _tensor(call: Call, name: str) -> str:
 
 def _long(call: Call, name: str) -> str:
     """For functions that take 64-bit indices only."""
-    text = call.texts[name]
-    return text if call.dtype(name) == "int64" else f"{text}.long()"
+    return call.texts[name] + ("" if call.type_of(name).dtype == "int64" else ".long()")
 
 
 def _index(call: Call, name: str) -> str:
     """Between brackets, where torch takes bytes for a mask."""
-    text = call.texts[name]
-    return text if call.dtype(name) in (None, "int32", "int64") else f"{text}.long()"
+    whole = call.type_of(name).dtype in ("int32", "int64")
+    return call.texts[name] + ("" if whole else ".long()")
 
 
 def _dims(call: Call, name: str) -> str:
-    """The dims that are named, else all of them."""
-    return call.texts.get(name) or format_literal([*range(len(call.shape("x")))])
-
-
-def _listed(call: Call, name: str) -> str:
-    """As `_dims`, a single dim in a tuple."""
-    axis = call.params[name]
-    return format_literal([axis]) if isinstance(axis, int) else _dims(call, name)
+    """The dims that are given as a tuple, else all dims."""
+    axis = call.params.get(name)
+    dims = range(len(call.shape("x"))) if axis is None else axis
+    return f"({dims},)" if isinstance(dims, int) else format_literal([*dims])
 
 
 def _order(call: Call, name: str) -> str:
@@ -102,7 +85,6 @@ FILTERS: dict[str, Filter[Call]] = {
     "long": _long,
     "index": _index,
     "dims": _dims,
-    "listed": _listed,
     "order": _order,
     "last_size": lambda call, name: str(call.shape(name)[-1]),
 }
@@ -148,14 +130,14 @@ def product(call: Call) -> str:
 
 def split(call: Call) -> str:
     """torch.split takes the size of a section, not how many there are."""
-    size = call.shape("x")[call.integer("axis")] // call.integer("sections")
+    size = call.shape("x")[call.params["axis"]] // call.params["sections"]
     return f"torch.split({{x}}, {size}, dim={{axis}})[{{part}}]"
 
 
 def pad(call: Call) -> str:
     """F.pad counts from the last dim."""
     rank = len(call.shape("x"))
-    later = rank - 1 - call.integer("axis") % rank
+    later = rank - 1 - call.params["axis"] % rank
     widths = (*(0, 0) * later, call.params["before"], call.params["after"])
     return f"F.pad({{x}}, {widths}{{, value=value}})"
 
@@ -163,13 +145,13 @@ def pad(call: Call) -> str:
 def tile(call: Call) -> str:
     """torch.tile takes a number for each dim."""
     times = [1] * len(call.shape("x"))
-    times[call.integer("axis")] = call.integer("repeats")
+    times[call.params["axis"]] = call.params["repeats"]
     return f"torch.tile({{x}}, {tuple(times)})"
 
 
 def scatter(call: Call) -> str:
     """torch.scatter writes as far as its indices go; NumPy repeats those of size 1."""
-    axis, x, i = call.integer("axis"), call.shape("x"), call.shape("i")
+    axis, x, i = call.params["axis"], call.shape("x"), call.shape("i")
     if any(a != b for dim, (a, b) in enumerate(zip(x, i)) if dim != axis % len(x)):
         raise CannotAnswer("torch.scatter does not repeat its indices")
     return "torch.scatter({x}, {axis}, {i|long}, {v})"
@@ -177,18 +159,18 @@ def scatter(call: Call) -> str:
 
 def _start(call: Call, length: int) -> str:
     """The start that ``i`` holds, moved back to where there are ``length`` elements."""
-    last = call.shape("x")[call.integer("axis")] - length
+    last = call.shape("x")[call.params["axis"]] - length
     return f"min(max(int({{i}}), 0), {last})"
 
 
 def dynamic_slice(call: Call) -> str:
     """torch.narrow refuses a start that is too large."""
-    return f"torch.narrow({{x}}, {{axis}}, {_start(call, call.integer('size'))}, {{size}})"
+    return f"torch.narrow({{x}}, {{axis}}, {_start(call, call.params['size'])}, {{size}})"
 
 
 def dynamic_update_slice(call: Call) -> str:
     """torch.slice_scatter clips its end, so that the start is moved here too."""
-    length = call.shape("v")[call.integer("axis")]
+    length = call.shape("v")[call.params["axis"]]
     start = _start(call, length)
     span = f"dim={{axis}}, start={start}, end={start} + {length}"
     return f"torch.slice_scatter({{x}}, {{v}}, {span})"
@@ -196,7 +178,7 @@ def dynamic_update_slice(call: Call) -> str:
 
 def assign_slice(call: Call) -> str:
     """What ``y[2:4] = v`` calls, on a copy; as an expression, because that is a statement."""
-    axis = call.integer("axis")
+    axis = call.params["axis"]
     before = axis if axis >= 0 else len(call.shape("x")) + axis
     index = "slice(None), " * before + "slice({start:None}, {stop:None}, {step:None}),"
     new = "{v}" if "v" in call.texts else "{value}"
@@ -209,14 +191,15 @@ def set_slice(call: Call) -> str:
     if "v" not in call.texts:
         new = "torch.full_like({x}[{pre}{start:}:{stop:}{:step}{post}], {value})"
     else:
-        new, shape = "{v}", list(call.shape("x"))
-        axis = call.integer("axis")
-        bounds: list[Any] = [call.params.get(name) for name in ("start", "stop", "step")]
-        shape[axis] = len(range(shape[axis])[slice(*bounds)])
+        new, shape, axis = "{v}", list(call.shape("x")), call.params["axis"]
+        span = slice(*(call.params.get(name) for name in ("start", "stop", "step")))
+        shape[axis] = len(range(shape[axis])[span])
         if call.shape("v") != tuple(shape):
             new = f"torch.broadcast_to({{v}}, {tuple(shape)})"
-    span_text = "{, dim=axis}{, start=start}{, end=stop}{, step=step}"
-    return f"torch.slice_scatter({{x}}, {new}{span_text})"
+    return (
+        f"torch.slice_scatter({{x}}, {new}, dim={{axis}}"
+        "{, start=start}{, end=stop}{, step=step})"
+    )
 
 
 # What is random: a seed, then the draw. A generator has a state, so that a later draw from the
@@ -226,8 +209,7 @@ def set_slice(call: Call) -> str:
 def _seed(call: Call) -> str:
     """The seed of this rank: along distinct axes, the rank's position is added."""
     text = "{seed}"
-    distinct = call.params.get("distinct")
-    axes = [str(axis) for axis in distinct] if isinstance(distinct, list) else []
+    axes = call.params.get("distinct", [])
     for position, axis in enumerate(axes):
         factor = math.prod(call.mesh[inner] for inner in axes[position + 1 :])
         text += f" + {{mesh}}.get_local_rank({axis!r})" + (f" * {factor}" if factor > 1 else "")

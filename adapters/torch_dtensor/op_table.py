@@ -71,7 +71,10 @@ OP_TABLE: dict[str, Entry[Call]] = {
     "std": f"torch.std({{x}}, dim={{axis:None}}, correction={{correction:0}}{_KEEP})",
     "vector_norm": f"torch.linalg.vector_norm({{x}}, ord={{ord|order}}{{, dim=axis}}{_KEEP})",
     # torch.logsumexp has no default for dim.
-    "logsumexp": f"torch.logsumexp({{x}}, dim={{axis|dims}}{_KEEP})",
+    "logsumexp": (
+        f"torch.logsumexp({{x}}, dim={{axis}}{_KEEP})",
+        f"torch.logsumexp({{x}}, dim={{axis|dims}}{_KEEP})",
+    ),
     "max_with_index": "torch.max({x}, dim={axis}).indices",
     "count_nonzero": "torch.count_nonzero({x}{, dim=axis})",
     # Contractions.
@@ -97,7 +100,7 @@ OP_TABLE: dict[str, Entry[Call]] = {
     "chunk": "torch.chunk({x}, {chunks}, dim={axis})[{part}]",
     "concat": "torch.cat([{x}, {y}], dim={axis})",
     "stack": "torch.stack([{x}, {y}], dim={axis})",
-    "flip": "torch.flip({x}, dims={axis|listed})",
+    "flip": "torch.flip({x}, dims={axis|dims})",
     "roll": "torch.roll({x}, shifts={shift}, dims={axis})",
     "pad": functions.pad,
     "tril": "torch.tril({x}{, diagonal=diagonal})",
@@ -157,7 +160,9 @@ OP_TABLE: dict[str, Entry[Call]] = {
     "inplace_fill": "{x}.clone().fill_({value})",
     # What makes a DTensor, leaves the global view, or goes back through a program.
     "arange": f"distribute_tensor(torch.arange({{n}}, dtype={{dtype:torch.float32}}), {_PLACED})",
-    "full": f"dtensor.full({{shape}}, {{value}}, dtype={{dtype:torch.float32}}, device_mesh={_PLACED})",
+    "full": (
+        f"dtensor.full({{shape}}, {{value}}, dtype={{dtype:torch.float32}}, device_mesh={_PLACED})"
+    ),
     "to_local": "{x}.to_local()",
     # As users write it: without the global shape, which torch then derives as if shards were even.
     "from_local": f"DTensor.from_local({{x}}, {_PLACED}, run_check=False)",
