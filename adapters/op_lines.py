@@ -53,7 +53,13 @@ _SLOT = re.compile(r"\{(?:(\w+)(?:\|(\w+)|:([^{}]*))?|(\W[^{}]*?)(\w+))\}")
 
 
 def named_arguments(step: Step) -> dict[str, str | int | float | bool]:
-    """The arguments of a step, by the names that the op gives them."""
+    """The arguments of a step, by the names that the op gives them.
+
+    Raises:
+        CannotAnswer: the op is of a later vocabulary.
+    """
+    if step.op not in OPS:
+        raise CannotAnswer(f"there is no op {step.op} in the vocabulary")
     op = OPS[step.op]
     return dict(zip(op.args + op.more, step.args, strict=False))
 
@@ -64,6 +70,9 @@ def given_texts(
     """The texts of all arguments and parameters that a step gives.
 
     ``elsewhere``: parameters that lines do not show.
+
+    Raises:
+        CannotAnswer: the op is of a later vocabulary.
     """
     arguments = named_arguments(step).items()
     texts = {

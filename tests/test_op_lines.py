@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from adapters.jax_xla.op_table import OP_TABLE as JAX
-from adapters.op_lines import Entry, choose_line, fill_line, format_literal
+from adapters.op_lines import Entry, choose_line, fill_line, format_literal, given_texts
 from adapters.torch_dtensor.op_table import OP_TABLE as TORCH
 from adapters.unsupported import CannotAnswer
+from cases.model import Step
 from cases.ops import OPS
 
 FILTERS = {"long": lambda call, name: f"{call[name]}.long()"}
@@ -61,6 +62,12 @@ def test_what_no_line_can_say_is_unsupported(
     """A line never leaves out in silence what is given."""
     with pytest.raises(CannotAnswer, match=why):
         write(entry, **given)
+
+
+def test_an_op_of_a_later_vocabulary_is_unsupported() -> None:
+    """By its name."""
+    with pytest.raises(CannotAnswer, match="no op frobnicate"):
+        given_texts(Step("y", "frobnicate", ("x",)), str)
 
 
 def test_literals_are_python() -> None:

@@ -259,19 +259,18 @@ def _expression(step: Step, mesh: str, release: str, sharding: str = "") -> str:
 
     ``sharding``: the layout that the op itself is asked for, if its function takes one.
     """
-    texts = given_texts(step, variable_name, _ELSEWHERE)
-    if "seed" in step.params:
-        texts["key"] = _key(step.params)
     added = {"mesh": mesh}
     if sharding:
         added["sharding"] = sharding
     if step.op == "map_shards" and step.to is not None:
         added["spec"] = _spec(step.result, step.to)
-    call = Call(step, texts | added, release)
     try:
+        texts = given_texts(step, variable_name, _ELSEWHERE)
+        if "seed" in step.params:
+            texts["key"] = _key(step.params)
+        call = Call(step, texts | added, release)
         line = choose_line(step.op, OP_TABLE[step.op], call, texts, added)
-        line = keep_layout_slot(line, release)
-        text = fill_line(line, call, call.texts, FILTERS)
+        text = fill_line(keep_layout_slot(line, release), call, call.texts, FILTERS)
     except CannotAnswer as error:
         raise CannotAnswer(error.why, step.result) from None
     return respell_line(text, release, step.result)

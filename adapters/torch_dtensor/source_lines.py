@@ -128,13 +128,12 @@ def step_source(
         CannotAnswer: torch has no line for the op with these parameters.
         NotationError: placements cannot say the layout asked for.
     """
-    op = OPS[step.op]
-    if op.family == "reduction" and step.params.get("axis") == []:
-        raise CannotAnswer(f"{step.op}: torch takes no dims for all dims")
     # torch.max over everything has no keepdim, and the others need none to drop dims.
     elsewhere = ("view",) if step.params.get("keepdims") else ("view", "keepdims")
     texts = given_texts(step, variable_name, elsewhere)
-    given = tuple(texts)
+    given, op = tuple(texts), OPS[step.op]
+    if op.family == "reduction" and step.params.get("axis") == []:
+        raise CannotAnswer(f"{step.op}: torch takes no dims for all dims")
     if "dtype" in texts:
         texts["dtype"] = f"torch.{step.params['dtype']}"
     texts["mesh"] = home
