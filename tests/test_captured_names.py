@@ -1,7 +1,7 @@
-"""Can an input be called what a line calls by name or binds? In every spelling of every op.
+"""Can an input have a name that a line uses or binds? For every line of every op.
 
-A line's names are told apart by Python's own rules of scope: what it binds itself (a lambda's
-arguments, what a comprehension runs over), what it takes from its surroundings, and the program's.
+Python's rules of scope tell the names of a line apart: those that it binds itself (arguments of a
+lambda, variables of a comprehension), those that it takes from imports, and the program's own.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ FRAMEWORKS: dict[str, tuple[Line, Callable[[str], str]]] = {
 
 
 def _asked() -> Iterator[tuple[Question, Step]]:
-    """Every sample of every op, and the ops that have none, each with a layout asked for."""
+    """Every sample of every op, and ops without samples, each with a layout asked for as well."""
     for sample in (one for samples in SAMPLES.values() for one in samples):
         inputs = operands(sample, ONE, tuple(("R",) for _ in tensors(sample)))
         step = Step("r", sample.op, arguments(sample), sample.params)
@@ -78,7 +78,7 @@ def _placed(question: Question, step: Step) -> Step:
 
 
 def _renamed(question: Question, step: Step, names: dict[str, str]) -> tuple[Question, Step]:
-    """With other names for inputs."""
+    """The question and the step with other names for inputs."""
     inputs = tuple(
         type(one)(names.get(one.name, one.name), one.shape, one.dtype, one.layout, one.value)
         for one in question.inputs
@@ -90,7 +90,7 @@ def _renamed(question: Question, step: Step, names: dict[str, str]) -> tuple[Que
 
 
 def _scoped(text: str) -> tuple[Counter[str], set[str]]:
-    """The names that an expression takes from outside, with how often, and those that it binds."""
+    """The free names of an expression, with how often each occurs, and the names that it binds."""
     free, bound = Counter[str](), set[str]()
 
     def visit(node: ast.AST, here: frozenset[str]) -> None:
@@ -123,7 +123,7 @@ def _scoped(text: str) -> tuple[Counter[str], set[str]]:
 
 
 def _plain(framework: str) -> Iterator[tuple[Question, Step, Counter[str], set[str]]]:
-    """Each line of a framework with its names, the operands called p0, p1 and so on."""
+    """Each line with its free and bound names. Operands are called p0, p1 and so on."""
     line, _ = FRAMEWORKS[framework]
     seen = set[str]()
     for question, step in _asked():
@@ -141,7 +141,7 @@ def _plain(framework: str) -> Iterator[tuple[Question, Step, Counter[str], set[s
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_no_name_of_a_line_captures_an_input(framework: str) -> None:
-    """Whatever any line calls or binds is tried as the name of each operand, and of the mesh."""
+    """Each operand and the mesh get, in turn, every name that any line uses or binds."""
     line, variable = FRAMEWORKS[framework]
     told = list(_plain(framework))
     ours = {"p0", "p1", "p2", "p3", MESH}
@@ -165,7 +165,7 @@ def test_no_name_of_a_line_captures_an_input(framework: str) -> None:
 
 
 def test_two_names_never_become_one() -> None:
-    """A name that is taken gets a _, and so does one that looks like that."""
+    """A taken name gets a "_", and so does a name that would otherwise become equal to it."""
     names = ("y", "y_", "_y", "_y_", "slice", "slice_", "slice__", "mesh", "mesh_", "if_", "x_of")
     for variable in (torch_lines.variable_name, jax_lines.variable_name):
         assert len({variable(name) for name in names}) == len(names)

@@ -1,4 +1,4 @@
-"""Is the table of JAX's names right here, and what becomes of a name that a release lacks?"""
+"""Is the table of JAX's names right? Does an answer say which name a release lacks?"""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ print(json.dumps([jax.__version__, found]))
 
 
 def test_every_place_is_there_and_no_other() -> None:
-    """In the release that runs this, a name is at its newest place just where the table says so."""
+    """In the installed release, a name is at its newest location exactly if the table says so."""
     done = subprocess.run(
         [sys.executable, "-c", LIVE], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
@@ -85,7 +85,7 @@ def test_every_place_is_there_and_no_other() -> None:
 
 
 def test_places_are_in_order() -> None:
-    """No place is behind one that is as old or older, so that each is found by its release."""
+    """Locations are sorted, newest first, so that the first that fits is the right one."""
     for name, places in {**NAMES, **OPTIONS}.items():
         dates = [tuple(map(int, one.since.split("."))) for one in places]
         assert dates == sorted(set(dates), reverse=True), name
@@ -106,8 +106,8 @@ def test_places_are_in_order() -> None:
         ("y = jnp.cumulative_sum(x, axis=0)", "0.4.30", "y = jnp.cumulative_sum(x, axis=0)"),
     ],
 )  # fmt: skip
-def test_lines_are_said_in_the_words_of_a_release(line: str, release: str, wanted: str) -> None:
-    """A name that moved is called where it was; one of another kind is left alone."""
+def test_lines_have_the_names_of_a_release(line: str, release: str, wanted: str) -> None:
+    """A name that moved is written as it was before. Longer names that contain it stay."""
     assert names.respell_line(line, release) == wanted
     assert names.respell_line(wanted, release) == wanted
     used = {"reshard": "jax.experimental.shard", "shard_map": "jax.experimental.shard_map"}
@@ -116,8 +116,8 @@ def test_lines_are_said_in_the_words_of_a_release(line: str, release: str, wante
             assert f"from {module} import {name}" in names.format_imports(release)
 
 
-def test_a_line_that_a_release_cannot_say_is_unsupported() -> None:
-    """By name, with the release that has it, and at its step."""
+def test_a_line_with_a_name_that_a_release_lacks_is_unsupported() -> None:
+    """The reason has the name and the release that has it, and the step."""
     with pytest.raises(CannotAnswer) as stopped:
         names.respell_line("y = jax.sharding.reshard(x, s)", "0.4.38", "y")
     why = "jax 0.4.38 has no jax.sharding.reshard, which is there since 0.5.1"
@@ -147,12 +147,12 @@ PRODUCT = Step("y", "matmul", ("x", "w"), to=SPLIT)
     ],
 )
 def test_an_op_is_spelled_as_a_release_has_it(step: Step, release: str, wanted: str) -> None:
-    """Where a keyword came later, the line goes without it, or by what meant the same before."""
+    """Before a keyword was added, the line leaves it out, or has what meant the same."""
     assert source_lines.jit_line(step, "mesh", release) == wanted
 
 
 def test_a_keyword_that_is_asked_for_and_missing_is_unsupported() -> None:
-    """What an older call cannot be told is not left out in silence."""
+    """A line never drops a parameter because the release has no keyword for it."""
     with pytest.raises(CannotAnswer) as stopped:
         source_lines.jit_line(TAKEN, "mesh", "0.7.2")
     why = "jax 0.7.2 has no jax.lax.top_k(axis=), which is there since 0.8.1"
@@ -160,7 +160,7 @@ def test_a_keyword_that_is_asked_for_and_missing_is_unsupported() -> None:
 
 
 def test_a_layout_is_asked_of_the_op_or_of_a_reshard_after_it() -> None:
-    """Before an op took the layout of its result, the result is laid out by the same step."""
+    """In older releases the op does not take a layout, and a reshard in the same step follows."""
     to = "NamedSharding(mesh, P('x'))"
     asked = f"y = jnp.matmul(x, w, out_sharding={to})"
     assert source_lines.explicit_line(PRODUCT, "mesh", "0.7.2") == asked
@@ -175,7 +175,7 @@ def test_a_layout_is_asked_of_the_op_or_of_a_reshard_after_it() -> None:
 
 
 def test_a_release_without_kinds_of_axes_has_auto_alone() -> None:
-    """Its meshes are made without, and an Explicit one is unsupported."""
+    """Its meshes have no axis types, and an Explicit mesh is unsupported."""
     wanted = "mesh = jax.sharding.Mesh(np.array(jax.devices())[:4].reshape(4,), ('x',))"
     assert source_lines.mesh_line(ROW, "mesh", "jit", "0.5.0") == wanted
     assert "axis_types=(AxisType.Auto,) * 1" in source_lines.mesh_line(ROW, "mesh", "jit", "0.5.3")
@@ -190,7 +190,7 @@ def test_a_release_without_kinds_of_axes_has_auto_alone() -> None:
 
 @pytest.fixture(scope="module")
 def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A worker of this JAX that is told that it is 0.4.38, and so keeps to what that has."""
+    """A worker that takes the installed JAX for 0.4.38, and uses only what 0.4.38 has."""
     folder = tmp_path_factory.mktemp("old")
     client = Client(Path(folder), "tests.toys.older_jax")
     yield client
@@ -198,7 +198,7 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 
 def test_what_a_release_lacks_ends_the_route_that_needs_it(old: Client) -> None:
-    """Explicit axes are unsupported by name; the other routes answer, by what it has."""
+    """Explicit axes are unsupported. The other routes answer."""
     asked = move(ROW, tensor("x", count(8, 4), SPLIT), WHOLE)
     answers = {answer.subject: answer for answer in old.ask(asked, *ROUTES)}
     why = "jax 0.4.38 has no jax.sharding.AxisType, which is there since 0.5.3"
@@ -210,7 +210,7 @@ def test_what_a_release_lacks_ends_the_route_that_needs_it(old: Client) -> None:
 
 
 def test_a_program_without_inputs_needs_something_that_says_where(old: Client) -> None:
-    """Before a mesh could be in force, only a layout that is asked for does."""
+    """Before ``jax.set_mesh``, only a layout that is asked for says which devices to use."""
     made = Step("y", "full", (), {"shape": [8, 4], "value": 2.5})
     (answer,) = old.ask(question(ROW, [], made), JIT)
     why = "jax 0.4.38 has no jax.set_mesh as a context, which is there since 0.5.0"
@@ -221,12 +221,12 @@ def test_a_program_without_inputs_needs_something_that_says_where(old: Client) -
 
 
 def test_the_worker_says_what_is_not_checked(old: Client) -> None:
-    """Where XLA's own parser tells no opcodes, the facts say so once, and answers do not."""
+    """XLA's own parser gives no opcodes here. The facts of the worker say so, answers do not."""
     assert any("not checked" in fact for fact in old.hello.facts)
 
 
 def test_a_plan_has_shapes_where_programs_do_not_say_them(old: Client) -> None:
-    """Of shapes that are worked out again, and shardings that the program has."""
+    """Shapes come from an evaluation without data, and shardings from the compiled program."""
     given = tensor("x", count(8, 4), SPLIT)
     asked = question(ROW, [given], Step("y", "sum", ("x",), {"axis": 0}))
     bare = msgspec.structs.replace(given, value=None)

@@ -1,7 +1,7 @@
-"""Does each of JAX's rows mean what NumPy means by the op, whatever optional is given or not?
+"""Does each line of JAX compute what NumPy does, with and without optional parameters?
 
-Every question goes through a real worker process. Operands are replicated: what sharding
-does to an op is the catalogue's to ask.
+Every question goes through a real worker process. Operands are replicated, because the catalogue
+has the sharded cases.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _whole(ndim: int) -> Layout:
 
 
 def _asked(samples: list[Sample]) -> Question:
-    """One question with a step, and inputs of its own, for each sample."""
+    """One question, which has a step with its own inputs for each sample."""
     inputs: list[Input] = []
     steps = []
     for at, sample in enumerate(samples):
@@ -90,7 +90,7 @@ def _assert_means(sample: Sample, observed: Observed) -> None:
 
 @pytest.mark.parametrize("family", SAMPLES)
 def test_every_sample_means_what_numpy_means_under_jit(client: Client, family: str) -> None:
-    """Values, shapes and dtypes are those of the op's meaning."""
+    """Values, shapes and dtypes are right."""
     samples = list(SAMPLES[family])
     (answer,) = client.ask(_asked(samples), JIT)
     assert answer.end == Done()
@@ -102,7 +102,7 @@ def test_every_sample_means_what_numpy_means_under_jit(client: Client, family: s
 def test_a_sample_of_each_op_means_what_numpy_means_in_explicit(
     client: Client, family: str
 ) -> None:
-    """Each row is taken on an Explicit mesh too, where nothing is split."""
+    """Explicit meshes take each line too, as long as nothing is split."""
     samples = list({sample.op: sample for sample in SAMPLES[family]}.values())
     (answer,) = client.ask(_asked(samples), EXPLICIT)
     assert answer.end == Done()
@@ -111,7 +111,7 @@ def test_a_sample_of_each_op_means_what_numpy_means_in_explicit(
 
 
 def test_every_op_has_samples_or_a_test_here() -> None:
-    """What SAMPLES leaves out is tested below, or in the module of gradients."""
+    """The ops that SAMPLES leaves out have tests below, or in the tests of gradients."""
     sampled = {sample.op for samples in SAMPLES.values() for sample in samples}
     assert set(OPS) - sampled == {
         "redistribute", "identity", "arange", "full", "random_uniform", "random_normal",
@@ -184,7 +184,7 @@ def test_parameters_that_no_sample_gives_are_taken_too(client: Client) -> None:
 
 
 def test_halves_are_rounded_to_even(client: Client) -> None:
-    """As NumPy has it, and not away from zero."""
+    """NumPy does the same; other libraries round away from zero."""
     given = tensor("x", np.array([0.5, 1.5, 2.5, -0.5, -1.5], np.float32), _whole(1))
     (answer,) = client.ask(question(PAIR, [given], Step("y", "round", ("x",))), JIT)
     np.testing.assert_array_equal(value(answer["y"]), [0, 2, 2, 0, -2])
@@ -192,7 +192,7 @@ def test_halves_are_rounded_to_even(client: Client) -> None:
 
 @pytest.mark.parametrize("route", [JIT, EXPLICIT])
 def test_an_array_from_nothing_lies_as_it_is_asked_to(client: Client, route: str) -> None:
-    """No operand says where it shall be: the layout asked for does, at no cost."""
+    """The layout asked for decides where the array is, without a collective."""
     split = layout(ROW, "S(0)", ndim=1)
     for step, right in (
         (Step("y", "arange", (), {"n": 8}, split), np.arange(8, dtype=np.float32)),
@@ -209,7 +209,7 @@ def test_an_array_from_nothing_lies_as_it_is_asked_to(client: Client, route: str
 def test_an_array_from_nothing_is_on_every_device_if_no_layout_is_asked_for(
     client: Client, route: str
 ) -> None:
-    """On those of the question's mesh, and not on whichever JAX takes first."""
+    """It is on the devices of the question's mesh, not on the first devices of JAX."""
     on = mesh({"x": 4}, (7, 6, 5, 4))
     (answer,) = client.ask(question(on, [], Step("y", "arange", (), {"n": 8})), route)
     assert answer.end == Done()
@@ -220,7 +220,7 @@ def test_an_array_from_nothing_is_on_every_device_if_no_layout_is_asked_for(
 def test_random_numbers_are_those_of_the_seed_however_they_are_split(
     client: Client, op: str
 ) -> None:
-    """The same seed gives the same numbers by both routes, split or not; another gives others."""
+    """One seed gives the same numbers on both routes, split or not. Another seed gives others."""
 
     def drawn(seed: int, to: Layout, route: str) -> NDArray[Any]:
         step = Step("y", op, (), {"shape": [8, 4], "seed": seed}, to)
@@ -238,7 +238,7 @@ def test_random_numbers_are_those_of_the_seed_however_they_are_split(
 
 @pytest.mark.parametrize("route", [JIT, EXPLICIT])
 def test_a_function_is_mapped_over_shards(client: Client, route: str) -> None:
-    """Each device scales its own, for nothing; without a layout there is no such map."""
+    """Each device scales its own shard without a collective. Without a layout it is unsupported."""
     split = layout(ROW, "S(0)")
     given = tensor("x", count(8, 4), split)
     step = Step("y", "map_shards", ("x",), {"scale": 3}, split)
@@ -255,7 +255,7 @@ def test_a_function_is_mapped_over_shards(client: Client, route: str) -> None:
 def test_leaving_the_global_view_and_coming_back_is_the_array_itself(
     client: Client, route: str
 ) -> None:
-    """A traced array has no local view; the array that comes back lies as it is asked to."""
+    """A traced array has no local view. The result of from_local has the layout asked for."""
     split = layout(ROW, "S(0)")
     steps = (
         Step("a", "to_local", ("x",)),
@@ -271,7 +271,7 @@ def test_leaving_the_global_view_and_coming_back_is_the_array_itself(
 
 @pytest.mark.parametrize("route", [JIT, EXPLICIT])
 def test_an_item_is_an_array_without_dims(client: Client, route: str) -> None:
-    """The number of an array of one element, whatever its dims."""
+    """An array of one element becomes a scalar, whatever its dims."""
     given = tensor("x", count(1, 1, start=7), layout(ROW, "R"))
     (answer,) = client.ask(question(ROW, [given], Step("y", "item", ("x",))), route)
     assert answer.end == Done()

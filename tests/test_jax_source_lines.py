@@ -1,4 +1,4 @@
-"""What does the JAX adapter print as the lines it ran, and does it complain of its own counters?"""
+"""Does the JAX adapter write the right lines, and report faults of its own counters?"""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ print(answer.end, answer["y"].collectives, *[one[:40] for one in answer.complain
 
 
 def test_source_lines_foreign_layouts_and_complaints() -> None:
-    """Lines print as they run; `reduced` is a note; a counter that miscounts is complained of."""
+    """Lines are as they should be; ``reduced`` is a note; a wrong count is a complaint."""
     done = subprocess.run(
         [sys.executable, "-c", INSIDE], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
@@ -87,7 +87,7 @@ def test_source_lines_foreign_layouts_and_complaints() -> None:
 
 
 def _script(asked: Question, route: source_lines.Route, shown: str) -> list[str]:
-    """Every line that puts a question to JAX, and prints the results in ``shown``."""
+    """A script of a question that prints the results in ``shown``."""
     named, on, places = (
         source_lines.mesh_variables(asked),
         meshes_of_tensors(asked),
@@ -122,7 +122,7 @@ def _run(script: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("route", ["jit", "explicit"])
 def test_the_lines_of_a_question_are_a_script(route: source_lines.Route) -> None:
-    """Printed one after another they run by themselves, and give what NumPy gives."""
+    """The lines run one after another as a script, and compute what NumPy computes."""
     on = mesh({"a": 2, "b": 2}, (3, 1, 2, 0))
     odd = np.array([[np.nan, 1.5], [-np.inf, 2]], ml_dtypes.bfloat16)
     parts = tuple(pack(part) for part in np.split(count(8, 2), 4))
@@ -166,7 +166,7 @@ MESH_STEPS = (
 
 
 def test_a_derived_mesh_is_a_whole_mesh_and_the_axes_that_count() -> None:
-    """Neighbours are flattened in place, others after the rest; JAX deals devices to the joined."""
+    """Neighbours are flattened in place, other axes move to the end."""
     second = MeshStep("v2", "mesh_unflatten", ("w",), {"axes": {"d": 1, "e": 4}})
     steps = (*MESH_STEPS[:5], second, *MESH_STEPS[5:])
     asked = Question("q", mesh({"w": 4}), mesh_steps=steps)
@@ -187,7 +187,7 @@ def test_a_derived_mesh_is_a_whole_mesh_and_the_axes_that_count() -> None:
 
 
 def test_what_is_wrong_is_asked_of_jax_as_it_stands() -> None:
-    """An unknown axis as a spec of the mesh, sizes as a shape of its devices."""
+    """An unknown axis is in a spec of the mesh, and wrong sizes are a shape of its devices."""
     for step, text in (
         (MeshStep("m", "mesh_slice", ("q",)), "NamedSharding(mesh, P('q'))"),
         (MeshStep("m", "mesh_slice", ("a", "a")), "NamedSharding(mesh, P('a', 'a'))"),
@@ -208,7 +208,7 @@ def test_what_is_wrong_is_asked_of_jax_as_it_stands() -> None:
 
 @pytest.mark.parametrize("route", ["jit", "explicit"])
 def test_lines_on_derived_meshes_are_a_script(route: source_lines.Route) -> None:
-    """On a slice, on axes of two meshes, and from one view to another."""
+    """Tensors are on a slice and on axes of two meshes, and one moves to another view."""
     steps = (
         MeshStep("v", "mesh_unflatten", ("w",), {"axes": {"a": 2, "b": 2}}),
         MeshStep("u", "mesh_unflatten", ("w",), {"axes": {"c": 2, "d": 2}}),
@@ -241,7 +241,7 @@ def test_lines_on_derived_meshes_are_a_script(route: source_lines.Route) -> None
 
 
 def test_lines_are_made_without_jax() -> None:
-    """Who prints scripts needs no JAX installed."""
+    """To write scripts, JAX need not be installed."""
     code = (
         "import sys, adapters.jax_xla.source_lines; assert not {'jax', 'jaxlib'} & {*sys.modules}"
     )
@@ -249,7 +249,7 @@ def test_lines_are_made_without_jax() -> None:
 
 
 def test_the_lines_of_a_gradient_use_what_they_do_not_make() -> None:
-    """The input, and what was made on other ways; the steps on the way are in the function."""
+    """The function runs the steps between input and scalar, and uses all other results."""
     steps = (
         Step("c", "exp", ("w",)),
         Step("y", "multiply", ("x", "c")),
@@ -272,7 +272,7 @@ def test_the_lines_of_a_gradient_use_what_they_do_not_make() -> None:
 
 
 def test_names_that_would_hide_another_are_changed() -> None:
-    """Of modules, meshes, builtins that rows use, words of Python, functions of gradients."""
+    """Modules, meshes, builtins in lines, keywords of Python and functions of gradients."""
     for taken in ("jax", "mesh", "mesh2", "lambda", "enumerate", "l_of", "jax_"):
         assert source_lines.variable_name(taken) == f"{taken}_"
     assert source_lines.variable_name("meshed") == "meshed"
@@ -295,14 +295,14 @@ def test_names_that_would_hide_another_are_changed() -> None:
     ],
 )  # fmt: skip
 def test_a_layout_is_asked_of_the_op_where_the_op_takes_it(asked: Step, line: str) -> None:
-    """Else a reshard follows, and where more is done after the op too."""
+    """A reshard follows if the op does not take a layout, or if more is computed after the op."""
     step = msgspec.structs.replace(asked, to=layout(ROW, "S(0)"))
     wanted = line.replace("OUT", "NamedSharding(mesh, P('x'))")
     assert source_lines.explicit_line(step, "mesh") == f"y = {wanted}"
 
 
-def test_what_has_no_line_is_told() -> None:
-    """A pending maximum, a partial result of jit, a map without a layout."""
+def test_what_has_no_line_is_unsupported() -> None:
+    """A pending maximum, a partial result under jit, and map_shards without a layout."""
     for make, step in (
         (source_lines.explicit_line, Step("y", "abs", ("x",), to=layout(ROW, "P(max)"))),
         (source_lines.jit_line, Step("y", "abs", ("x",), to=layout(ROW, "P(sum)"))),

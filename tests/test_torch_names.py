@@ -1,4 +1,4 @@
-"""Is the table of what moved in torch right? Does what a release lacks end an answer by name?"""
+"""Is the table of torch's names right? Does an answer say which name a release lacks?"""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ def _run(script: str) -> object:
 
 
 def test_every_place_is_there_and_no_other() -> None:
-    """In the release that runs this, a name is at its newest place just where the table says so."""
+    """In the installed release, a name is at its newest location exactly if the table says so."""
     release, found = _run(THERE)  # type: ignore[misc]
     assert found == {name: find_location(NAMES, name, release) is NAMES[name][0] for name in NAMES}
 
 
 def test_places_are_in_order() -> None:
-    """No place is behind one that is as old or older, so that each is found by its release."""
+    """Locations are sorted, newest first, so that the first that fits is the right one."""
     for name, places in NAMES.items():
         dates = [tuple(map(int, one.since.split("."))) for one in places]
         assert dates == sorted(set(dates), reverse=True), name
@@ -102,21 +102,21 @@ def test_places_are_in_order() -> None:
     ],
 )
 def test_a_place_is_chosen_by_release(release: str, wanted: str) -> None:
-    """Local tags do not count, and a pre-release has what its release will have."""
+    """Local tags do not matter, and a pre-release counts as its release."""
     found = find_location(NAMES, "DTensor", release)
     assert found is not None
     assert found.path == wanted
 
 
 def test_what_is_missing_is_named_with_the_release_that_has_it() -> None:
-    """Before it came, and not after."""
+    """A release before that has no location of the name."""
     said = "torch 2.2.2 has no local_map, which is there since 2.4"
     assert format_missing(NAMES, "local_map", "torch", "2.2.2+cu121") == said
     assert find_location(NAMES, "local_map", "2.2.2") is None
 
 
 def test_scripts_import_what_their_release_has() -> None:
-    """From the private package before 2.5, and the reduction of Partial by its enum before 2.4."""
+    """Before 2.5 from the private package; before 2.4 Partial takes its reduction as an enum."""
     assert "from torch.distributed._tensor.placement_types import _Partial" in format_imports(
         "2.2.2"
     )
@@ -130,7 +130,7 @@ def test_scripts_import_what_their_release_has() -> None:
 
 
 def test_what_a_release_lacks_ends_a_recipe_by_name(tmp_path: Path) -> None:
-    """FSDP that can only average is no answer of this release; what it has is answered."""
+    """Where FSDP can only average, its recipe is unsupported. Other questions are answered."""
     recipe = Recipe("block-fsdp")
     asked = Question("old", mesh({"fsdp": 2}), recipe=recipe, check=("loss",))
     live = Live(tmp_path / "printed", "tests.toys.older_torch")
@@ -143,7 +143,7 @@ def test_what_a_release_lacks_ends_a_recipe_by_name(tmp_path: Path) -> None:
 
 
 def test_a_refused_offset_is_a_complaint(tmp_path: Path) -> None:
-    """In a release that is known to say the offset of every shard; the answer stands without."""
+    """The release is known to give every offset. The answer has none, and a complaint instead."""
     live = Live(tmp_path / "printed", "tests.toys.no_offsets_torch")
     try:
         answer = live.ask(SIMPLE)
@@ -154,7 +154,7 @@ def test_a_refused_offset_is_a_complaint(tmp_path: Path) -> None:
 
 
 def test_a_recorder_in_front_of_every_op_notes_the_same() -> None:
-    """As the one in front of single ops, which old releases cannot have: forward and backward."""
+    """The recorder for old releases counts the same collectives, forward and backward."""
     before, after, listed = _run(COUNTS)  # type: ignore[misc]
     assert after == before
     assert {"forward", "backward"} <= {one[-1] for one in before}
@@ -163,7 +163,7 @@ def test_a_recorder_in_front_of_every_op_notes_the_same() -> None:
 
 
 def test_the_table_is_held_against_the_release_that_the_project_runs() -> None:
-    """It is one that has all that the adapter knows of, so that no place goes unlooked at."""
+    """The pinned release has every name of the table, so that each location is checked."""
     lacking = [
         name for name in NAMES if find_location(NAMES, name, pinned_releases()["torch"]) is None
     ]

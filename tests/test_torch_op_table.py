@@ -1,4 +1,4 @@
-"""Does each torch row mean what the vocabulary says? Every sample on replicated operands."""
+"""Does each line of torch compute what the op means? Every sample runs on replicated operands."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 
 def asked(sample: Sample, *, plain: bool = False, slopes: bool = False) -> Question:
-    """The sample on replicated operands; ``plain``: on their local tensors."""
+    """The sample on replicated operands. ``plain``: on their local tensors instead."""
     inputs, steps = [], []
     args: list[str | float] = []
     for i, operand in enumerate(sample.operands):
@@ -72,7 +72,7 @@ def _whole(name: str, value: np.ndarray) -> Input:
 
 
 def near(got: Array | None, wanted: np.ndarray, op: str) -> bool:
-    """Same dtype and shape, and no element further off than the op's tolerance allows."""
+    """Whether dtype and shape are the same, and every element is within the op's tolerance."""
     assert got is not None
     assert (got.dtype, got.shape) == (wanted.dtype.name, wanted.shape)
     allowed = tolerance(OPS[op], got.dtype)
@@ -84,7 +84,7 @@ def near(got: Array | None, wanted: np.ndarray, op: str) -> bool:
 
 @pytest.mark.parametrize("sample", EACH, ids=lambda sample: sample.name)
 def test_a_row_gives_what_the_op_means(live: Live, sample: Sample) -> None:
-    """On replicated operands, or on plain ones where DTensor refuses even those."""
+    """Operands are replicated, or plain tensors where DTensor refuses replicated ones."""
     answer = live.ask(asked(sample))
     wanted = evaluate(asked(sample))["y"]
     if sample.name in REFUSED | UNSHIFTED:
@@ -104,7 +104,7 @@ def test_a_row_gives_what_the_op_means(live: Live, sample: Sample) -> None:
 
 @pytest.mark.parametrize("name", ["y", "slice", "_copy", "_new", "mesh", "_t"])
 def test_an_input_may_be_called_what_a_line_calls_or_binds(live: Live, name: str) -> None:
-    """What is assigned is the input, whatever names the line has of its own."""
+    """The line assigns the input, whatever names the line itself binds."""
     inputs = (_whole("old", np.arange(8.0).reshape(4, 2)), _whole(name, np.full((2, 2), -1.0)))
     step = Step("c", "assign_slice", ("old", name), {"axis": 0, "start": 1, "stop": 3})
     question = Question("named", PAIR, inputs, (step,), ("c",))
@@ -115,7 +115,7 @@ def test_an_input_may_be_called_what_a_line_calls_or_binds(live: Live, name: str
 
 @pytest.mark.parametrize("name", SLOPES)
 def test_a_row_has_the_gradient_of_what_the_op_means(live: Live, name: str) -> None:
-    """By every operand in which it has one, under a cotangent that is not the same everywhere."""
+    """With respect to every operand that has a gradient, with a cotangent whose elements differ."""
     (sample,) = (one for one in EACH if one.name == name)
     question = asked(sample, slopes=True)
     answer = live.ask(question)
@@ -134,7 +134,7 @@ def _made(live: Live, *steps: Step) -> Answer:
 
 
 def test_what_is_made_has_the_layout_asked_for(live: Live) -> None:
-    """Counted or full, in the dtype asked for, and split without a step more."""
+    """Results of arange and full have the dtype and the layout asked for, without a further step."""
     split = layout("S(0)", PAIR, 1)
     steps = (
         Step("a", "arange", (), {"n": 5}, split),
@@ -151,7 +151,7 @@ def test_what_is_made_has_the_layout_asked_for(live: Live) -> None:
 
 @pytest.mark.parametrize("name", ["random_uniform", "random_normal"])
 def test_random_numbers_are_refused_without_an_accelerator(live: Live, name: str) -> None:
-    """DTensor has a generator for meshes of accelerators only, and asserts that there is one."""
+    """DTensor has a generator only on meshes of accelerators, and asserts that there is one."""
     step = Step("r", name, (), {"shape": [4], "seed": 0}, layout("S(0)", PAIR, 1))
     answer = live.ask(Question("random", PAIR, (), (step,), ("r",)))
     assert isinstance(answer.end, Refused)

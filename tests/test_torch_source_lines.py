@@ -1,4 +1,4 @@
-"""What does the torch adapter do without torch? Lines of Python, and reports made into answers."""
+"""Does the torch adapter write the right lines, and merge the reports of ranks? Without torch."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from tests.torch_worker import (
     ],
 )  # fmt: skip
 def test_a_line_is_python_that_runs_and_prints(step: Step, wanted: str) -> None:
-    """Exactly this is evaluated by a rank, and printed in a script."""
+    """A rank evaluates exactly this text, and a script prints it."""
     known = {"max": TensorType((2,), "int64")}
     assert step_source(step, SQUARE, known=lambda: known) == wanted
 
@@ -78,7 +78,7 @@ def shaped(
 
 
 def test_a_row_that_needs_shapes_has_them() -> None:
-    """Sizes of dims, and how many there are, stand in the line as numbers."""
+    """The line has the sizes and the number of dims as literals."""
     assert shaped("split", [[6, 4]], axis=0, sections=2, part=1) == "torch.split(x0, 3, dim=0)[1]"
     assert shaped("tile", [[6, 4]], axis=-1, repeats=3) == "torch.tile(x0, (1, 3))"
     assert shaped("pad", [[2, 3, 4]], axis=1, before=1, after=2) == "F.pad(x0, (0, 0, 1, 2))"
@@ -91,7 +91,7 @@ def test_a_row_that_needs_shapes_has_them() -> None:
 
 
 def test_narrow_indices_are_widened_where_torch_takes_no_others() -> None:
-    """And left as they are where it does."""
+    """Indices of 64 bits stay as they are."""
     both = [[8, 4], [8, 4]]
     narrow = shaped("take_along_axis", both, "float32 int32", axis=1)
     assert narrow == "torch.take_along_dim(x0, x1.long(), dim=1)"
@@ -100,25 +100,25 @@ def test_narrow_indices_are_widened_where_torch_takes_no_others() -> None:
 
 
 def test_torch_repeats_no_indices() -> None:
-    """NumPy does, so a scatter of indices of size 1 has no line, rather than a wrong one."""
+    """NumPy repeats indices of size 1. In torch such a scatter is unsupported."""
     with pytest.raises(CannotAnswer, match="does not repeat"):
         shaped("scatter", [[8, 4], [1, 4], [1, 4]], "float32 int64 float32", axis=1)
 
 
 def test_torch_takes_no_dims_for_all_dims() -> None:
-    """So a reduction over no dim has no line, rather than a wrong one."""
+    """A reduction over no dim has no line, instead of a wrong one."""
     with pytest.raises(CannotAnswer, match="no dims for all dims"):
         step_source(Step("y", "sum", ("x",), {"axis": []}), LINE)
 
 
 def test_no_two_names_share_a_variable() -> None:
-    """A name that is moved aside does not land on another."""
+    """A name that gets a "_" does not become the name of another tensor."""
     names = ["mesh", "mesh_", "mesh__", "in", "in_", "x", "x_"]
     assert len({variable_name(name) for name in names}) == len(names)
 
 
 def test_a_recipe_without_a_module_is_refused_by_name() -> None:
-    """Those that there are have no lines either: the task names the recipe."""
+    """The task of a known recipe has no lines. It has the name of the recipe."""
     with pytest.raises(CannotAnswer, match="the recipe mlp: no module of that name"):
         make_task(question("recipe", LINE, [], recipe=Recipe("mlp")))
     lines = make_task(question("recipe", LINE, [], recipe=Recipe("mlp-tp")))
@@ -146,7 +146,7 @@ BACKWARDS = mesh({"x": 4}, (3, 2, 1, 0))
 
 
 def test_ranks_that_report_alike_are_one_observation() -> None:
-    """In mesh position order, with the bytes of the rank where the operand is largest."""
+    """Shards are in the order of mesh positions; bytes are those of the largest operand."""
     reports = {rank: Report((_seen(rank),)) for rank in range(4)}
     assert merge_ranks.find_differing_full_tensors(reports) == ()
     (seen,) = merge_ranks.merge_observations(BACKWARDS, reports, {}, {})
@@ -157,7 +157,7 @@ def test_ranks_that_report_alike_are_one_observation() -> None:
 
 
 def test_a_rank_that_reports_otherwise_is_a_disagreement() -> None:
-    """Layout and collectives each give a sentence that names the rank."""
+    """A sentence about the layout and one about the collectives name the rank."""
     other = _seen(1, layout=layout("S(0)", LINE, 1), collectives=())
     reports = {rank: Report((_seen(rank) if rank != 1 else other,)) for rank in range(4)}
     (seen,) = merge_ranks.merge_observations(BACKWARDS, reports, {}, {})
@@ -168,7 +168,7 @@ def test_a_rank_that_reports_otherwise_is_a_disagreement() -> None:
 
 
 def test_differing_full_tensors_are_all_told() -> None:
-    """One for each mesh position, in order."""
+    """There is one tensor for each mesh position, in order."""
     whole = {rank: pack(np.array([rank], "float32")) for rank in range(4)}
     reports = {
         rank: Report((_seen(rank, full=whole[3] if rank == 3 else digest(whole[rank])),))
@@ -181,7 +181,7 @@ def test_differing_full_tensors_are_all_told() -> None:
 
 
 def test_ranks_are_in_step_only_after_the_same_collectives() -> None:
-    """Else one of them may wait for what the others never join."""
+    """After different collectives, one rank can wait for ever for the others."""
     fired = (Collective("all-gather", ("x",), 4, 8),)
     one = Raised("ValueError", "no", "y", False, fired)
     assert merge_ranks.raised_in_step([one, msgspec.structs.replace(one, line="nor I")])

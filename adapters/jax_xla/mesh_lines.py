@@ -111,7 +111,7 @@ def _step(
             return _flatten(step, base, kind, variable)
     parts: list[_View] = []
     for axis in step.axes:
-        # A flattened axis goes by the name of the step that made it.
+        # The name of a flattened axis is that of the step that made it.
         part = made.get(axis, base) if step.op == "mesh_concatenate" else base
         if axis not in base.names and axis in made and made[axis].counts == (axis,):
             part = made[axis]
@@ -138,11 +138,11 @@ def _flatten(step: MeshStep, base: _View, kind: str, variable: str) -> tuple[str
     rest = [place for place in range(len(base.axes)) if place not in places]
     first = len(rest)
     if places == list(range(places[0], places[0] + len(places))):
-        # Neighbours in order become one where they are, and devices keep their order.
+        # Neighbours in the order of the mesh become one axis in place. Devices keep their order.
         first = places[0]
     kept: list[tuple[str, int]] = [base.axes[place] for place in rest]
     if step.result in dict(kept):
-        # No mesh has two axes of a name, so that the other axes go without theirs.
+        # No mesh has two axes of one name, so that the other axes lose theirs.
         first, kept = len(rest), [(STACKED_AXIS, math.prod(n for _, n in kept))]
     order = [*rest[:first], *places, *rest[first:]]
     turned = "" if order == sorted(order) else f".transpose{tuple(order)!r}"

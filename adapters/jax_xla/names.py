@@ -1,8 +1,8 @@
-"""Where is what the adapter needs of JAX, in a release? The table, and how lines spell it.
+"""Where does a release of JAX have the names that the adapter needs, and how do lines call them?
 
-Everything that differs from release to release and is no answer stands here, as data: names that
-moved, keywords that came, options that a compiler knows. `compat` makes objects of it. Knows no
-jax, and refuses to know what any of it does.
+The table holds, as data, what differs from release to release: names that moved, keywords that
+were added, options that a compiler knows. `compat` turns names into objects. This module knows no
+jax, and not what a name is for.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from adapters.protocol import Field, Promise, Promises
 from adapters.release_names import NameLocation, Names, find_location, format_missing
 from adapters.unsupported import CannotAnswer
 
-# The first release that is asked at all, and the last that the table was held against.
+# The first release that the adapter supports, and the last for which the table was checked.
 OLDEST, NEWEST = "0.4.26", "0.12.0.1"
 
 _SPEC = "jax.sharding.PartitionSpec"
 
-# What every answer shows, in every release. Under jit one program has all collectives, layouts of
-# what is used later are propagated backwards, and addends are stacked, which JAX takes for one
-# array of another layout. An array that owes a reduction has no offsets in JAX's types; and under
-# shard_map, where JAX knows of none owed, no global value.
+# What every answer shows, in every release. Under jit one program has all collectives, the layouts
+# of results that are used later come from the compiler, and stacked addends are one array of
+# another layout for JAX. In JAX's types an unreduced array has no offsets. Under shard_map JAX does
+# not know of the pending reduction, so that there is no global value.
 _ALWAYS_SHOWN: tuple[Field, ...] = ("dtype", "layout")
 _WITH_DATA: tuple[Field, ...] = (*_ALWAYS_SHOWN, "shards", "offsets", "full")
 _PLANNED = Promise(
@@ -46,8 +46,8 @@ def _since(path: str, since: str) -> tuple[NameLocation, ...]:
     return (NameLocation(since, path),)
 
 
-# What is wanted -> its places, newest first. "f(k=)" is the keyword k of f. What lines of Python
-# use is called as they call it in the newest release.
+# A name -> where it is, newest first. "f(k=)" is the keyword k of f. Names that lines use are
+# written as a line has them in the newest release.
 NAMES: Names = {
     # Meshes and specs.
     "jax.sharding.AxisType": (NameLocation("0.5.3", "jax.sharding.AxisType"),),
@@ -118,19 +118,19 @@ NAMES: Names = {
     "jnp.var(correction=)": _since("jax.numpy.var", "0.4.29"),
 }
 
-# What a compiler may be told -> since when it knows of it, which is said in one word here.
+# An option of the compiler -> since when the compiler knows it.
 OPTIONS: Names = {
     "xla_backend_optimization_level": _since("xla_backend_optimization_level", OLDEST),
     "xla_cpu_use_fusion_emitters": (
         NameLocation("0.5.3", "xla_cpu_use_fusion_emitters", until="0.11.1"),
     ),
-    # Known before, but as a flag of the whole process alone.
+    # Older releases know it only as a flag of the whole process.
     "xla_disable_hlo_passes": _since("xla_disable_hlo_passes", "0.6.0"),
 }
 
 # The names of modules that lines write short.
 _SHORT = {"jax.numpy": "jnp"}
-# What lines use as it stands; the rest of the table is of keywords, or of the adapter alone.
+# The names that lines use. The rest of the table is keywords, or for the adapter alone.
 LINE_NAMES = {name for name in NAMES if re.fullmatch(r"(?:jax|jnp)(?:\.\w+)+", name)}
 _LINE_NAME_PATTERN = re.compile(
     rf"(?<![\w.])(?:{'|'.join(map(re.escape, sorted(LINE_NAMES)))})\b(?!\.)"
@@ -138,12 +138,12 @@ _LINE_NAME_PATTERN = re.compile(
 
 
 def has_name(wanted: str, release: str) -> bool:
-    """Whether a release has what the table calls ``wanted``; KeyError if that is in no table."""
+    """Whether a release has ``wanted``; KeyError if the table does not know that name."""
     return find_location(NAMES, wanted, release) is not None
 
 
 def require(wanted: str, release: str, step: str = "") -> NameLocation:
-    """Where a release has what the table calls ``wanted``.
+    """Where a release has ``wanted``.
 
     Raises:
         CannotAnswer: it has no such thing; ``step`` is where that is needed.
@@ -172,7 +172,7 @@ def format_imports(release: str) -> tuple[str, ...]:
 
 
 def respell_line(line: str, release: str, step: str = "") -> str:
-    """A line as the newest release has it, in the words of another.
+    """A line of the newest release, with the names that another release has.
 
     Raises:
         CannotAnswer: that release lacks what the line of ``step`` uses.
@@ -181,7 +181,7 @@ def respell_line(line: str, release: str, step: str = "") -> str:
 
 
 def _is_imported_with_jax(where: NameLocation) -> bool:
-    # What is experimental is a module of its own, which ``import jax`` leaves out.
+    # ``import jax`` does not import the modules of jax.experimental.
     return not where.path.startswith("jax.experimental.")
 
 

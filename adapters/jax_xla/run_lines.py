@@ -1,7 +1,7 @@
 """How do lines of Python become a function that JAX can trace?
 
-Runs the very text that a stand-alone script prints for this release. What the lines say is `lines`'
-and `rows`'.
+It runs exactly the text that a stand-alone script prints for this release. `source_lines` and
+`op_table` write the text.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from cases.program import TensorType
 class Call(msgspec.Struct, frozen=True):
     """A step with what its line may depend on.
 
-    ``texts``: those of everything given. ``mesh``: the one that the arguments live on. ``known``:
+    ``texts``: the text of everything given. ``mesh``: the mesh of the result. ``known``: gives the
     shape and dtype of every name; few functions ask for them, because they cost more than the line.
     """
 
@@ -93,7 +93,7 @@ FILTERS: dict[str, Filter[Call]] = {
 
 
 def power(call: Call) -> str:
-    """A power binds tighter than the sign of a number before it."""
+    """In Python, ``-2 ** x`` is ``-(2 ** x)``."""
     return "({x}) ** {y}" if call.texts["x"].startswith("-") else "{x} ** {y}"
 
 
@@ -114,7 +114,7 @@ def limit(name: str, bound: str) -> Callable[[Call], str]:
 
 
 def product(call: Call) -> str:
-    """torch.prod is over one dim or all."""
+    """torch.prod multiplies along one dim or over everything."""
     axis = call.params.get("axis")
     kept = "{, keepdim=keepdims}" if call.params.get("keepdims") else ""
     if axis is None:
@@ -158,7 +158,7 @@ def scatter(call: Call) -> str:
 
 
 def _start(call: Call, length: int) -> str:
-    """The start that ``i`` holds, moved back to where there are ``length`` elements."""
+    """The start in ``i``, moved so that ``length`` elements are inside."""
     last = call.shape("x")[call.params["axis"]] - length
     return f"min(max(int({{i}}), 0), {last})"
 
@@ -177,7 +177,7 @@ def dynamic_update_slice(call: Call) -> str:
 
 
 def assign_slice(call: Call) -> str:
-    """What ``y[2:4] = v`` calls, on a copy; as an expression, because that is a statement."""
+    """What ``y[2:4] = v`` calls, on a copy. The line has to be an expression."""
     axis = call.params["axis"]
     before = axis if axis >= 0 else len(call.shape("x")) + axis
     index = "slice(None), " * before + "slice({start:None}, {stop:None}, {step:None}),"
@@ -187,7 +187,7 @@ def assign_slice(call: Call) -> str:
 
 
 def set_slice(call: Call) -> str:
-    """torch.slice_scatter has no statement of assignment, and takes tensors of the exact shape."""
+    """An assignment is no expression. torch.slice_scatter is one, and wants the exact shape."""
     if "v" not in call.texts:
         new = "torch.full_like({x}[{pre}{start:}:{stop:}{:step}{post}], {value})"
     else:

@@ -56,18 +56,18 @@ def mesh_source(mesh: Mesh) -> str:
 
 
 def is_given_by_device(given: Input) -> bool:
-    """Whether an input is given device by device, as what owes a reduction always is.
+    """Whether an input is given as one array for each device. A partial input always is.
 
-    Without data, ``per_device`` is then empty or None.
+    In a dry run ``per_device`` is empty or None.
     """
     return given.value is None and (given.per_device is not None or bool(given.layout.partial))
 
 
 def input_source(given: Input, mesh: Mesh, differentiated: bool = False) -> str:
-    """How an input becomes a DTensor on ``mesh``, which is its own, its view's or the question's.
+    """How an input becomes a DTensor on ``mesh``.
 
-    The name stands for the global array before the line, or for the array of this rank.
-    ``differentiated``: a gradient with respect to it is asked for.
+    Before the line, the name stands for the global array or for the array of this rank.
+    ``differentiated``: whether a step is the gradient with respect to this input.
 
     Raises:
         NotationError: placements cannot say the layout.
@@ -77,7 +77,7 @@ def input_source(given: Input, mesh: Mesh, differentiated: bool = False) -> str:
     leaf = ".requires_grad_()" if differentiated else ""
     if not is_given_by_device(given):
         return f"distribute_tensor({name}, {where}, {placements}){leaf}"
-    # Without shape and stride torch takes the shards for even.
+    # Without shape and stride torch assumes that all shards have the same size.
     stride = tuple(math.prod(given.shape[dim + 1 :]) for dim in range(len(given.shape)))
     whole = f", shape=torch.Size({list(given.shape)}), stride={stride}" if given.shape else ""
     return f"DTensor.from_local({name}, {where}, {placements}, run_check=False{whole}){leaf}"
@@ -86,7 +86,7 @@ def input_source(given: Input, mesh: Mesh, differentiated: bool = False) -> str:
 def mesh_step_source(step: MeshStep, base: str, axes: tuple[str, ...], made: Container[str]) -> str:
     """How a mesh is derived from the one in variable ``base`` with ``axes``.
 
-    ``made`` are the names of earlier mesh steps, which `mesh_concatenate` may join too.
+    ``made``: the names of earlier mesh steps, which ``mesh_concatenate`` can join as well.
     """
     match step.op:
         case "mesh_slice":
@@ -122,7 +122,7 @@ def step_source(
 ) -> str:
     """The expression of a step; its result lives on ``mesh``, in variable ``home``.
 
-    ``known`` gives shape and dtype of every name, for the ops that need some.
+    ``known``: gives the shape and dtype of every name; few ops need them.
 
     Raises:
         CannotAnswer: torch has no line for the op with these parameters.
@@ -153,7 +153,7 @@ def step_source(
 
 @lru_cache(maxsize=65536)
 def _is_compound(text: str) -> bool:
-    """Whether an attribute of it would be that of its last part."""
+    """Whether an expression needs parentheses before an attribute follows."""
     simple = ast.Name | ast.Call | ast.Attribute | ast.Subscript
     return not isinstance(ast.parse(text, mode="eval").body, simple)
 
