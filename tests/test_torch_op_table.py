@@ -134,7 +134,7 @@ def _made(live: Live, *steps: Step) -> Answer:
 
 
 def test_what_is_made_has_the_layout_asked_for(live: Live) -> None:
-    """Results of arange and full have the dtype and the layout asked for, without a further step."""
+    """Results of arange and full have the dtype and the layout asked for."""
     split = layout("S(0)", PAIR, 1)
     steps = (
         Step("a", "arange", (), {"n": 5}, split),

@@ -35,6 +35,8 @@ def _order(call: Call, name: str) -> str:
     return "jnp.inf" if call.params.get(name) == "inf" else call.texts.get(name, "2")
 
 
+FILTERS: dict[str, Filter[Call]] = {"order": _order}
+
 _LAYOUT_SLOT = "{, out_sharding=sharding}"
 
 
@@ -52,9 +54,6 @@ def keep_layout_slot(line: str, release: str) -> str:
     # A method of x.at[...].
     name = f"x.at[]{name}" if name.startswith(".") else name
     return line if has_name(f"{name}(out_sharding=)", release) else head + tail
-
-
-FILTERS: dict[str, Filter[Call]] = {"order": _order}
 
 
 def since(wanted: str, newer: str, older: str) -> Callable[[Call], str]:

@@ -116,16 +116,14 @@ def limit(name: str, bound: str) -> Callable[[Call], str]:
 def product(call: Call) -> str:
     """torch.prod multiplies along one dim or over everything."""
     axis = call.params.get("axis")
-    kept = "{, keepdim=keepdims}" if call.params.get("keepdims") else ""
     if axis is None:
-        if kept:
+        if call.params.get("keepdims"):
             raise CannotAnswer("torch.prod over all dims keeps none")
         return "torch.prod({x})"
-    if isinstance(axis, list):
-        if len(axis) > 1:
-            raise CannotAnswer("torch.prod is over one dim or all")
-        axis = axis[0]
-    return f"torch.prod({{x}}, dim={axis}{kept})"
+    dims = axis if isinstance(axis, list) else [axis]
+    if len(dims) > 1:
+        raise CannotAnswer("torch.prod is over one dim or all")
+    return f"torch.prod({{x}}, dim={dims[0]}{{, keepdim=keepdims}})"
 
 
 def split(call: Call) -> str:
