@@ -21,7 +21,7 @@ SEVERITIES: tuple[Severity, ...] = (
 
 # What another plan does that is not implied, by its collectives alone.
 RedistributionPlanKind = Literal[
-    "fires where nothing is implied", "fires nothing", "permutes", "more", "fewer", "gathers",
+    "fires where nothing is implied", "fires nothing", "permutes", "more", "larger operands", "fewer", "gathers",
     "exchanges", "reduces", "gathers, exchanges and reduces", "over groups that are no axes",
 ]  # fmt: skip
 
