@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from adapters.answer import Answer, Done, Observed
 from adapters.protocol import Field, Promise
 from adapters.reference.evaluate import join_shards
 from adapters.reference.meshes import observe as observe_meshes
 from cases.arrays import Array, pack, unpack
+from cases.mesh_derivation import meshes_of_tensors
 from cases.model import Foreign, Layout, Mesh, Question
 from cases.ops import OPS
 from cases.recipes import recipe_of
@@ -71,6 +74,27 @@ def required_fields(
     if question.steps and "program" in promised:
         found[""] = ("program",)
     return found
+
+
+def drop_partial_lists(question: Question, answer: Answer) -> Answer:
+    """The answer without lists of shards or offsets that are not one for each mesh position.
+
+    Which device lacks one, nobody can tell; so all of it is missing.
+    """
+    if question.mode != "real":
+        return answer
+    sizes = {name: mesh.size for name, mesh in meshes_of_tensors(question).items()}
+    seen = []
+    for one in answer.seen:
+        wrong = {
+            field: None
+            for field in ("shards", "offsets")
+            if one.name in sizes
+            and (given := getattr(one, field)) is not None
+            and len(given) != sizes[one.name]
+        }
+        seen.append(msgspec.structs.replace(one, **wrong) if wrong else one)
+    return msgspec.structs.replace(answer, seen=tuple(seen))
 
 
 def find_missing_fields(

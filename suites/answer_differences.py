@@ -171,6 +171,14 @@ def _compare_values(
 ) -> Iterator[Difference]:
     """What two runs with data differ in, of values, shards and offsets."""
     if after.name in right.own:
+        # Random numbers may be others; on which ranks they are the same may not.
+        for what, was, now in (
+            ("values", _equal_arrays(before.full), _equal_arrays(after.full)),
+            ("shards", _equal_arrays(before.shards), _equal_arrays(after.shards)),
+            ("offsets", before.offsets, after.offsets),
+        ):
+            if was != now:
+                yield Difference(what, str(was), str(now))
         return
     allowed = right.allowed.get(after.name, EXACT)
     if len(before.full) != len(after.full):
@@ -183,6 +191,15 @@ def _compare_values(
         yield Difference("shards", _format_shards(before.shards), _format_shards(after.shards))
     if before.offsets != after.offsets:
         yield Difference("offsets", str(before.offsets), str(after.offsets))
+
+
+def _equal_arrays(arrays: Sequence[Array | None] | None) -> tuple[str, ...] | None:
+    """For each array its shape, and which of them is the first that is equal to it."""
+    if arrays is None:
+        return None
+    return tuple(
+        "none" if one is None else f"{list(one.shape)} as {arrays.index(one)}" for one in arrays
+    )
 
 
 def _count_values(one: Observed) -> str:

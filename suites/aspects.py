@@ -380,9 +380,22 @@ def _states_shards(context: Context, seen: Observed) -> bool:
     return seen.name in said.shards or seen.name in said.offsets
 
 
+def check_ranks_agree(context: Context, seen: Observed) -> Finding | None:
+    """Has every rank the same unsharded step of a recipe?"""
+    if seen.disagreements:
+        return differs(seen.name, "soundness", seen_as.RanksDiffer(seen.disagreements))
+    for position, other in enumerate(seen.full):
+        if other != seen.full[0]:
+            observed = seen_as.RanksDiffer((), position, seen.full[0], other)
+            return differs(seen.name, "soundness", observed)
+    return None
+
+
 TENSOR_ASPECTS: tuple[TensorAspect, ...] = (
     TensorAspect("soundness", ("layout", "shards", "offsets", "local"), check_soundness,
         lambda of, seen: not seen.name.startswith(UNSHARDED)),
+    TensorAspect("soundness", ("full",), check_ranks_agree,
+        lambda of, seen: seen.name.startswith(UNSHARDED)),
     TensorAspect("global", ("full", "dtype"), check_value),
     TensorAspect("layout", ("layout",), check_layout, lambda of, seen: seen.name in of.asked),
     TensorAspect("shards", ("shards",), check_stated_shards, _states_shards),
@@ -427,6 +440,8 @@ def check_meshes(context: Context) -> list[Finding]:
 
 def _compare_mesh(case: Case, right: Observed, seen: Observed) -> tuple[Observation | None, str]:
     wanted, doubt = case.expectation.meshes.get(right.name, right.shards) or (), ""
+    if seen.disagreements:
+        return seen_as.RanksDiffer(seen.disagreements), ""
     if wanted != right.shards:
         doubt = "wanted is the case's own word; the reference has another grid"
     for position, (due, got) in enumerate(zip(wanted, seen.shards or ())):
@@ -435,4 +450,8 @@ def _compare_mesh(case: Case, right: Observed, seen: Observed) -> tuple[Observat
     for position, (begins, ours) in enumerate(zip(right.offsets or (), seen.offsets or ())):
         if begins is not None and ours is not None and begins != ours:
             return seen_as.WrongOffset(position, begins, ours), doubt
+    if seen.dtype != right.dtype:
+        return seen_as.WrongDtype(right.dtype, seen.dtype), ""
+    if seen.shape != right.shape:
+        return seen_as.WrongShape(right.shape, seen.shape), ""
     return None, ""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from adapters.answer import Answer, Crashed, Done, Hung, Refused, Unsupported
-from adapters.completeness import find_missing_fields
+from adapters.completeness import drop_partial_lists, find_missing_fields
 from adapters.protocol import Promises
 from adapters.registry import FRAMEWORKS, framework_of, only_executes_plans
 from cases.facts import Facts, facts
@@ -106,7 +106,11 @@ def judge(
         elif pinned and not isinstance(answer.end, Unsupported):
             why = "no record that was named holds this question as it is now"
             own.append(not_comparable(None, "record", why, RECORD))
-        for one in attach_causes(contexts[subject], own, drift, ledger, fact, excusing):
+        moved = {result_name(one.step) for one in drift}
+        if real is not None:
+            # What a dry run says otherwise than the record is another fault than that in it.
+            moved |= {result_name(one.step) for one in own if one.aspect == "dry run" and one.bad}
+        for one in attach_causes(contexts[subject], own, drift, ledger, fact, excusing, moved):
             if one.explained.first:
                 firsts[len(verdicts)] = one.explained
             verdicts.append(verdict_line(case, subject, one))
@@ -135,8 +139,10 @@ def context_of_answer(
 
     ``whole``: the answer with all that it shows, where a part of it is judged.
     """
+    answer = drop_partial_lists(case.question, answer)
+    whole = answer if whole is None else drop_partial_lists(case.question, whole)
     lacking: dict[str, set[str]] = {}
-    for name, field in find_missing_fields(case.question, whole or answer, promises):
+    for name, field in find_missing_fields(case.question, whole, promises):
         lacking.setdefault(name, set()).add(field or "result")
     return make_context(
         case, answer, right, {name: frozenset(some) for name, some in lacking.items()}
@@ -171,9 +177,13 @@ def attach_causes(
     ledger: Sequence[Cause],
     fact: Facts,
     excusing: Collection[str] | None,
+    moved: Collection[str] = (),
 ) -> list[ExplainedFinding]:
-    """Findings with what explains them. ``drift``: in what the answer differs from its record."""
-    moved = {result_name(one.step) for one in drift}
+    """Findings with what explains them.
+
+    ``drift``: in what the answer differs from its record. ``moved``: the results that are other
+    than in a record, so that nothing known of them is this fault.
+    """
     out = []
     for one, explained in zip(
         found, find_causes(of.case, of.answer, found, ledger, fact, of.right)
@@ -185,7 +195,11 @@ def attach_causes(
             continue
         # What the record has otherwise is another fault than the one that is known.
         known = cause is not None and (excusing is None or cause.id in excusing)
-        out.append(ExplainedFinding(one, explained, known and result_name(one.step) not in moved))
+        if one.aspect == "dry run":
+            known = known and cause is not None and "dry run differs" in cause.observed
+        else:
+            known = known and result_name(one.step) not in moved
+        out.append(ExplainedFinding(one, explained, known))
     return out + [ExplainedFinding(one, UNEXPLAINED, False) for one in drift]
 
 

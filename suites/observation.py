@@ -21,8 +21,8 @@ SEVERITIES: tuple[Severity, ...] = (
 
 # What another plan does that is not implied, by its collectives alone.
 RedistributionPlanKind = Literal[
-    "fires where nothing is implied", "fires nothing", "permutes", "more", "larger operands", "fewer", "gathers",
-    "exchanges", "reduces", "gathers, exchanges and reduces", "over groups that are no axes",
+    "fires where nothing is implied", "fires nothing", "permutes", "more", "larger operands",
+    "fewer", "gathers", "exchanges", "reduces", "gathers, exchanges and reduces", "over groups that are no axes",
 ]  # fmt: skip
 
 Fired = tuple[Collective, ...]

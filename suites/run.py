@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from packaging.version import InvalidVersion, Version
 
 from adapters import record
 from adapters.answer import Answer
@@ -32,7 +33,14 @@ from suites.judge import Judgement, judge
 from suites.observation import SEVERITIES, Severity
 from suites.record_index import find_records
 from suites.recording import Recording
-from suites.sources import RECORDS, RecordedAnswers, SourceChoice, Sources, most_devices
+from suites.sources import (
+    RECORDS,
+    RecordedAnswers,
+    SourceChoice,
+    Sources,
+    most_devices,
+    public_release,
+)
 from suites.truth import check_defined
 from suites.verdict import RECORD, Verdict
 
@@ -155,7 +163,7 @@ class Run:
         self._sources = Sources(
             choices, devices=most_devices(questions), seconds=option("--deadline"),
             ahead=2 if self._distributed else 64, spread=not self._distributed,
-            records=self._baseline,
+            records=self._baseline, named=bool(option("--baseline")),
         )  # fmt: skip
 
     def ask_ahead(self, item: pytest.Item, following: pytest.Item | None) -> None:
@@ -303,6 +311,12 @@ def _baseline(paths: Sequence[str], own: bool) -> tuple[Path, ...]:
         if header.framework not in FRAMEWORKS:
             known = ", ".join(FRAMEWORKS)
             raise BadInput(str(path), "", "framework", repr(header.framework), f"one of {known}")
+        try:
+            Version(public_release(header.release))
+        except InvalidVersion:
+            wanted = "a version such as 2.13.0"
+            raise BadInput(str(path), "", "release", repr(header.release), wanted) from None
+        record.load(path, header.framework, FRAMEWORKS[header.framework].subjects)
     return tuple(found)
 
 

@@ -99,7 +99,8 @@ class Sources:
 
     ``devices``: the most that a case needs. ``seconds``: the deadline of one answer.
     ``ahead``: questions in a worker at a time. ``spread``: whether a framework may have
-    several processes. ``records``: those that pin answers.
+    several processes. ``records``: those that pin answers; ``named``: whether a user named them,
+    so that answers which are read from a record are pinned too.
     """
 
     def __init__(
@@ -111,9 +112,11 @@ class Sources:
         ahead: int = 64,
         spread: bool = True,
         records: Sequence[Path] = (),
+        named: bool = False,
     ):
         self._sources: dict[str, LiveFramework | Record] = {}
         self._records = tuple(records)
+        self._named = named
         self._pins: dict[str, tuple[Record | None, bool]] = {}
         for name, row in FRAMEWORKS.items():
             choice = choices.get(name, SourceChoice())
@@ -170,7 +173,8 @@ class Sources:
         """
         found = RecordedAnswers()
         for name, hello in self.hellos().items():
-            if name not in self.live():
+            # What is read from a record is held against another one, if such a one is named.
+            if name not in self.live() and not self._named:
                 continue
             if name not in self._pins:
                 self._pins[name] = nearest_record(name, hello, self._records)

@@ -1,4 +1,4 @@
-"""Meshes larger than the machine, with the shapes of real models: `cases/catalogue/dry_runs.toml`."""
+"""Meshes larger than the machine, with real models' shapes: `cases/catalogue/dry_runs.toml`."""
 
 from cases.model import Case
 from suites.run import Judged, pass_or_fail

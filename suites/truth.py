@@ -6,6 +6,7 @@ Never leaves the process that judges.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 
 import msgspec
 import numpy as np
@@ -22,6 +23,7 @@ from cases.ops import OPS
 from cases.program import TensorType
 from cases.recipes import recipe_of, sizes_of
 from cases.recipes.layouts import global_shapes, tensor_layouts
+from cases.recipes.parameter_values import LEARNING_RATE
 from suites.array_difference import difference, format_array, tolerances
 from suites.tensors import UNSHARDED
 
@@ -60,6 +62,7 @@ class Truth(msgspec.Struct, frozen=True):
             for seen in answer.seen
             if seen.name.startswith(UNSHARDED) and seen.full
         }
+        own |= self._updated(own)
         more = {name: value for name, value in own.items() if name not in self.values}
         if not more:
             return self
@@ -68,6 +71,20 @@ class Truth(msgspec.Struct, frozen=True):
             values={**self.values, **more},
             allowed={**dict.fromkeys(more, TRAINING_TOLERANCE), **self.allowed},
         )
+
+    def _updated(self, own: Mapping[str, Array]) -> dict[str, Array]:
+        """The new parameters that the gradients of an unsharded step lead to, by plain descent.
+
+        Also under the names of the unsharded step itself, which is held to them as well.
+        """
+        found: dict[str, Array] = {}
+        for name, before in self.values.items():
+            slope = own.get(f"grad/{name}")
+            if slope is not None and slope.shape == before.shape:
+                old = unpack(before)
+                new = pack((old - LEARNING_RATE * unpack(slope)).astype(old.dtype))
+                found |= {f"new/{name}": new, f"{UNSHARDED}new/{name}": new}
+        return found
 
     def explain_stated_value(self, name: str) -> str:
         """Where the wanted value is the case's own word and the reference has another: which."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from suites.sources import RECORDS
 from tests.runs import Ran, run
 from tests.test_wrong_frameworks import stand_in
 
@@ -135,6 +136,16 @@ def test_a_baseline_pins_a_user_s_own_cases(tmp_path: Path) -> None:
     assert {against for _, against in changed} == {"record"}
     assert "collectives in the record" in ran.out
     assert {v["aspect"] for v in ran.verdicts if v["verdict"] == "divergence"} == {"record"}
+
+
+def test_a_baseline_with_a_release_that_is_none_is_refused_at_once(tmp_path: Path) -> None:
+    record = next(RECORDS.glob("torch-2.13.0.jsonl"))
+    head, *lines = record.read_text().splitlines()
+    other = tmp_path / "torch-other.jsonl"
+    other.write_text("\n".join([head.replace("2.13.0+cpu", "abc"), *lines]) + "\n")
+    ran = run(tmp_path, f"--baseline={other}", "--jax=off", "-k", "x4-s0-to-r")
+    assert ran.code == 4
+    assert "release: found 'abc', wanted a version such as 2.13.0" in ran.out
 
 
 def test_an_answer_that_no_named_record_holds_is_told(tmp_path: Path) -> None:

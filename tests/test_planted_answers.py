@@ -57,6 +57,12 @@ def last(answer: Answer, **fields: object) -> Answer:
     return msgspec.structs.replace(answer, seen=(*others, msgspec.structs.replace(one, **fields)))
 
 
+def shortened(answer: Answer, field: str) -> Answer:
+    """An answer that shows one shard or offset of its last result too few."""
+    shown = getattr(answer.seen[-1], field)
+    return last(answer, **{field: shown[:-1]}) if shown else answer
+
+
 def test_what_the_records_hold_passes() -> None:
     """So that what fails below fails by what was planted."""
     for case, answer in ANSWERED:
@@ -66,6 +72,8 @@ def test_what_the_records_hold_passes() -> None:
 LEFT_OUT: dict[str, Callable[[Answer], Answer]] = {
     "all shards": lambda answer: last(answer, shards=None),
     "all offsets": lambda answer: last(answer, offsets=None),
+    "the last shard": lambda answer: shortened(answer, "shards"),
+    "the last offset": lambda answer: shortened(answer, "offsets"),
     "the global value": lambda answer: last(answer, full=()),
     "the layout": lambda answer: last(answer, layout=None),
     "one result": lambda answer: msgspec.structs.replace(answer, seen=answer.seen[:-1]),
@@ -205,3 +213,92 @@ def test_shards_of_two_frameworks_that_differ_are_told() -> None:
     for answer, wanted in ((jax, {None}), (other, {"wrong"})):
         found = compare_answers(context_of_answer(case, answer, right, {}), torch, frozenset())
         assert {one.severity for one in found if one.aspect == "shards"} == wanted
+
+
+def trained() -> Iterator[tuple[Case, Answer]]:
+    """The recipes with data, and what each framework's record answers."""
+    for case in catalogue():
+        if case.question.recipe is not None and case.question.mode == "real":
+            for answer in recorded_answers(case).values():
+                if isinstance(answer.end, Done):
+                    yield case, answer
+
+
+def test_a_training_step_that_trains_nothing_is_wrong() -> None:
+    """Every new parameter is the old one, in the sharded step and in the unsharded one."""
+    tried = 0
+    for case, answer in trained():
+        seen = {one.name: one for one in answer.seen}
+        planted = tuple(
+            msgspec.structs.replace(one, full=old.full, shards=old.shards)
+            if "new/" in one.name and (old := seen.get(one.name.partition("new/")[2])) and old.full
+            else one
+            for one in answer.seen
+        )
+        if planted != answer.seen:
+            tried += 1
+            assert "global" in bad(case, msgspec.structs.replace(answer, seen=planted)), case.id
+    assert tried > 20
+
+
+def test_ranks_that_differ_in_the_unsharded_step_are_told() -> None:
+    """Rank 0 is right and the others are not; or what they report differs."""
+    tried = 0
+    for case, answer in trained():
+        one = next((one for one in answer.seen if one.name.startswith("plain/grad/")), None)
+        if one is None or not one.full:
+            continue
+        tried += 1
+        other = pack(unpack(one.full[0]) * 2)
+        for fields in ({"full": (one.full[0], other)}, {"disagreements": ("rank 1 has no copy",)}):
+            changed = msgspec.structs.replace(one, **fields)
+            seen = tuple(changed if each is one else each for each in answer.seen)
+            assert "soundness" in bad(case, msgspec.structs.replace(answer, seen=seen)), case.id
+    assert tried > 20
+
+
+def test_what_ranks_report_of_a_mesh_and_its_dtype_and_shape_are_judged() -> None:
+    tried = 0
+    for case in catalogue():
+        meshes = {step.result for step in case.question.mesh_steps} & {*case.question.check}
+        for answer in recorded_answers(case).values() if meshes else ():
+            one = next((one for one in answer.seen if one.name in meshes), None)
+            if one is None or not isinstance(answer.end, Done):
+                continue
+            tried += 1
+            for fields in (
+                {"disagreements": ("rank 1 has no copy",)},
+                {"dtype": "float32"},
+                {"shape": (*one.shape, 1)},
+            ):
+                changed = msgspec.structs.replace(one, **fields)
+                seen = tuple(changed if each is one else each for each in answer.seen)
+                planted = msgspec.structs.replace(answer, seen=seen)
+                found = judge(case, {answer.subject: planted}, ())
+                assert ("meshes", "wrong") in {(v.aspect, v.severity) for v in found.verdicts}
+    assert tried > 20
+
+
+def test_the_implied_collectives_with_more_bytes_are_costly() -> None:
+    """A thousand times the bytes of each collective of a step."""
+    tried = 0
+    for case, answer in ENDED_WELL:
+        for one in answer.seen:
+            base = judge(case, {answer.subject: answer}, ())
+            line = next(
+                (v for v in base.verdicts if (v.step, v.aspect) == (one.name, "collectives")), None
+            )
+            if line is None or line.verdict != "agree" or line.severity or not one.collectives:
+                continue
+            if line.why:
+                continue
+            tried += 1
+            more = tuple(msgspec.structs.replace(c, bytes=c.bytes * 1000) for c in one.collectives)
+            changed = msgspec.structs.replace(one, collectives=more)
+            seen = tuple(changed if each is one else each for each in answer.seen)
+            planted = msgspec.structs.replace(answer, seen=seen)
+            found = judge(case, {answer.subject: planted}, ())
+            assert ("collectives", "costly") in {
+                (v.aspect, v.severity) for v in found.verdicts if v.step == one.name
+            }, case.id
+    assert tried > 5
