@@ -44,7 +44,7 @@ class Observed(msgspec.Struct, frozen=True):
     mesh position. ``collectives`` fired by the step itself, ``full_collectives`` by
     materialising it; None where the route cannot tell. ``disagreements``: what ranks
     report differently beside the values, a sentence each. ``note``: what the framework
-    says beyond a layout, such as JAX's ``reduced``. ``local``: in mode plan, the shape of the
+    says beyond a layout, such as JAX's ``reduced``. ``local``: in a dry run, the shape of the
     largest shard.
     """
 
@@ -113,7 +113,7 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
     ``program``: collectives of the whole program, where the route compiles it as one.
     ``complaints``: what the adapter's own cross-checks of its counters found wrong.
     ``apart``: how ranks ended that ended otherwise than the lowest that raised, a sentence each.
-    ``peak``: in mode plan, the bytes that one device holds at most while the program runs, inputs
+    ``peak``: in a dry run, the bytes that one device holds at most while the program runs, inputs
     and all that was made before included; None where nothing tells.
     """
 

@@ -1,6 +1,6 @@
-"""Which question is a case's plan? The same without its data, for `pytest --plan`.
+"""Which dry run belongs to a case? The same question without its data, for `pytest --dry-run`.
 
-Knows nothing of what answers it.
+Does not know what answers it.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from cases.model import Case, Input
 
 
 def as_dry_run(case: Case) -> Case:
-    """The case in mode plan: the same question with no data, and of what is right what needs none.
+    """The case without data: neither in its inputs nor in what it states to be right.
 
-    An input that was given device by device has an empty ``per_device``. A case that is a plan
-    already is given back.
+    An input that was given device by device has an empty ``per_device``. A case that is a dry run
+    already is returned as it is.
     """
-    if case.question.mode == "plan":
+    if case.question.mode == "dry run":
         return case
     question = msgspec.structs.replace(
-        case.question, mode="plan", inputs=tuple(map(_without_data, case.question.inputs))
+        case.question, mode="dry run", inputs=tuple(map(_without_data, case.question.inputs))
     )
     expectation = msgspec.structs.replace(case.expectation, right={}, shards={}, offsets={})
     return msgspec.structs.replace(case, question=question, expectation=expectation)
 
 
 def _without_data(given: Input) -> Input:
-    given_by_device = None if given.per_device is None else ()
-    return msgspec.structs.replace(given, value=None, per_device=given_by_device)
+    per_device = None if given.per_device is None else ()
+    return msgspec.structs.replace(given, value=None, per_device=per_device)

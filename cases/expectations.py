@@ -46,10 +46,10 @@ def read_expectation(
     Raises:
         BadInput: an unknown name, or what does not fit the tensor that it is said of.
     """
-    if mode == "plan":
+    if mode == "dry run":
         for key in ("right", "shards"):
             if key in raw:
-                raise where.error(f"{key} in mode plan", "none: a plan has no data")
+                raise where.error(f"{key} in a dry run", "none: a dry run has no data")
     right: dict[str, Array] = {}
     for name, value, tensor, place in _named(raw, "right", tensors, where):
         right[name] = pack(parse_array(value, tensor.typed.dtype, tensor.typed.shape, place))

@@ -98,7 +98,7 @@ def read_input(
     """One input of a case on ``mesh``, where ``views`` are the meshes derived from it.
 
     ``values`` is a nested list, one number for every element, or "arange" (the default).
-    Values of a partial input are spread into addends; in mode plan there are none.
+    Values of a partial input are spread into addends; in a dry run there are none.
 
     Raises:
         BadInput: whatever is wrong with it.
@@ -178,10 +178,10 @@ def find_view(name: Any, mesh: Mesh, views: dict[str, DerivedMesh], where: Where
 def _read_values(
     table: dict[str, Any], tensor: DeclaredTensor, devices: tuple[int, ...], mode: str, where: Where
 ) -> tuple[Array | None, tuple[Array, ...] | None]:
-    if mode == "plan":
+    if mode == "dry run":
         for key in ("values", "per_device"):
             if key in table:
-                raise where.error(f"{key} in mode plan", "none: a plan has no data")
+                raise where.error(f"{key} in a dry run", "none: a dry run has no data")
         return None, None
     shape, dtype = tensor.typed.shape, tensor.typed.dtype
     if "per_device" in table:

@@ -11,14 +11,14 @@ import os
 import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 from cases import expectations, meshes, program, typed_fields
 from cases.errors import Where, format_value
 from cases.inputs import DeclaredTensor, find_view, read_input, read_layout
 from cases.mesh_derivation import DerivedMesh
 from cases.meshes import MeshStepResults
-from cases.model import Case, Input, Layout, Mesh, MeshStep, Question, Step, slug
+from cases.model import Case, Input, Layout, Mesh, MeshStep, Mode, Question, Step, slug
 from cases.ops import OPS
 from cases.program import TensorType, WrittenStep
 from cases.recipes import RECIPES
@@ -32,7 +32,9 @@ KEYS = (
 )  # fmt: skip
 
 CONTEXTS = ("loss_parallel",)
-MODES = ("real", "plan")
+MODES: tuple[Mode, ...] = get_args(Mode)
+# What earlier releases called a dry run.
+_OLD_MODE = "plan"
 
 _ID = re.compile(r"[A-Za-z0-9._/-]{1,120}")
 
@@ -123,7 +125,7 @@ def read_case(raw: Any, file: str, place: Where) -> Case:
         for key in ("source", "kind", "notes", "insensitive")
     }
     tags = frozenset(typed_fields.texts(table.get("tags", []), where.at("tags")))
-    mode = typed_fields.one_of(table.get("mode", "real"), where.at("mode"), "a mode", MODES)
+    mode = _read_mode(table.get("mode", "real"), where.at("mode"))
     context = table.get("context")
     if context is not None:
         typed_fields.one_of(context, where.at("context"), "a known context", CONTEXTS)
@@ -149,7 +151,9 @@ def read_case(raw: Any, file: str, place: Where) -> Case:
     if recipe is not None:
         row = RECIPES[recipe.name]
         checked = (
-            observed_names(row) if mode == "plan" else (*observed_names(row), *unsharded_names(row))
+            observed_names(row)
+            if mode == "dry run"
+            else (*observed_names(row), *unsharded_names(row))
         )
     # What is said to be right is looked at, whether or not it is listed.
     known = (*tensors, *views) if recipe is None else ()
@@ -166,7 +170,7 @@ def read_case(raw: Any, file: str, place: Where) -> Case:
         check=checked,
         mesh_steps=mesh_steps,
         context=context,
-        mode=mode,  # type: ignore[arg-type]
+        mode=mode,
         recipe=recipe,
         fresh=typed_fields.flag(table.get("fresh", fresh), where.at("fresh")),
     )
@@ -179,6 +183,11 @@ def read_case(raw: Any, file: str, place: Where) -> Case:
         tags=tags,
         **said,
     )
+
+
+def _read_mode(value: Any, where: Where) -> Mode:
+    value = "dry run" if value == _OLD_MODE else value
+    return cast(Mode, typed_fields.one_of(value, where, "a mode", MODES))
 
 
 def _date(value: Any, where: Where) -> str:

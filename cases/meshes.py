@@ -15,8 +15,8 @@ from cases.errors import Where, format_count, format_value
 from cases.mesh_derivation import DerivedMesh, MeshError
 from cases.model import Mesh, MeshStep, mesh
 
-# A real run starts a process per device; a plan only does arithmetic.
-MAX_DEVICES = {"real": 64, "plan": 65536}
+# A real run starts a process per device; a dry run only does arithmetic.
+MAX_DEVICES = {"real": 64, "dry run": 65536}
 
 MESH_OPS: tuple[str, ...] = get_args(get_type_hints(MeshStep)["op"])
 

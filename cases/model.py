@@ -15,6 +15,7 @@ import msgspec
 
 from cases.arrays import Array
 
+Mode = Literal["real", "dry run"]
 REDUCTIONS = ("sum", "avg", "max", "min", "product")
 
 # The axis along which the meshes that devices see of a derived one stand side by side. No axis of
@@ -158,7 +159,7 @@ class Question(msgspec.Struct, frozen=True):
     """What a framework is asked. ``check`` names the inputs and results that count.
 
     ``fresh`` asks for a framework as it is after start-up, because something in the
-    question changes what later calls do. ``mode`` "plan" means no data.
+    question changes what later calls do. ``mode`` "dry run" means no data.
     """
 
     id: str
@@ -168,7 +169,7 @@ class Question(msgspec.Struct, frozen=True):
     check: tuple[str, ...] = ()
     mesh_steps: tuple[MeshStep, ...] = ()
     context: str | None = None
-    mode: Literal["real", "plan"] = "real"
+    mode: Mode = "real"
     recipe: Recipe | None = None
     fresh: bool = False
 

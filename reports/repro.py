@@ -33,7 +33,7 @@ def make_scripts(
 
     ``releases``: by framework, that which is to run its script.
     """
-    if case.question.mode == "plan":
+    if case.question.mode == "dry run":
         return {}, [f"{case.id}: a dry run has no data"]
     if case.question.recipe is not None:
         return {}, [f"{case.id}: a training step is a model, not a few lines"]

@@ -64,7 +64,7 @@ class Context(msgspec.Struct, frozen=True):
     @property
     def is_dry_run(self) -> bool:
         """Whether the question has no data."""
-        return self.case.question.mode == "plan"
+        return self.case.question.mode == "dry run"
 
 
 def make_context(

@@ -102,7 +102,7 @@ def check_defined(case: Case) -> None:
         BadInput: file, case, the step, and what is wrong with its values.
     """
     question = case.question
-    if question.mode == "plan" or question.recipe is not None:
+    if question.mode == "dry run" or question.recipe is not None:
         return
     try:
         for framework in ("", *_frameworks_with_own_ops(question)):
@@ -148,7 +148,7 @@ def _truth(case: Case, framework: str) -> Truth:
     question = case.question
     if question.recipe is not None:
         return _truth_of_recipe(case)
-    if question.mode == "plan":
+    if question.mode == "dry run":
         typed = reference.global_types(question, framework)
         apart = {} if framework else _differing_dtypes(question, typed)
         return Truth({}, {}, reference.known_layouts(question), typed=typed, apart=apart)
@@ -217,7 +217,7 @@ def _truth_of_recipe(case: Case) -> Truth:
     placed: dict[str, Layout | None] = dict(
         tensor_layouts(recipe_of(question), sizes_of(question), question.mesh)
     )
-    if question.mode == "plan":
+    if question.mode == "dry run":
         assert question.recipe is not None
         dtype = question.recipe.dtype
         # Losses are taken of at least float32.

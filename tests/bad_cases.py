@@ -38,7 +38,7 @@ CASES: dict[str, tuple[dict[str, str | None], str]] = {
         "case \"a\": inputs.x: found key 'valeus', wanted a known key, the nearest being 'values'"),
     "unknown mode": (
         {"mode": '"dry"'},
-        "case \"a\": mode: found 'dry', wanted a mode: real, plan"),
+        "case \"a\": mode: found 'dry', wanted a mode: real, dry run"),
     "unknown context": (
         {"context": '"loss_paralel"'},
         "case \"a\": context: found 'loss_paralel', wanted a known context: loss_parallel"),
@@ -101,8 +101,8 @@ CASES: dict[str, tuple[dict[str, str | None], str]] = {
         {"mesh": "{ x = 128 }"},
         'case "a": mesh: found 128 devices, wanted at most 64 in mode real'),
     "too many devices to plan": (
-        {"mesh": "{ x = 1024, y = 1024 }", "mode": '"plan"'},
-        'case "a": mesh: found 1,048,576 devices, wanted at most 65,536 in mode plan'),
+        {"mesh": "{ x = 1024, y = 1024 }", "mode": '"dry run"'},
+        'case "a": mesh: found 1,048,576 devices, wanted at most 65,536 in mode dry run'),
     "too few devices listed": (
         {"devices": "[0, 1, 2]"},
         'case "a": devices: found 3 devices, wanted 4, one for each mesh position'),
@@ -285,9 +285,9 @@ CASES: dict[str, tuple[dict[str, str | None], str]] = {
     "irregular shard of fewer dims": (
         {"inputs.x": '{ shape = [4, 1], placements = ["S(0)"], irregular = true, ' "per_device = [[[1]], [2], [[3]], [[4]]] }" },
         'case "a": inputs.x.per_device[1]: found a 1-d array, wanted a 2-d one'),
-    "values in a plan": (
-        {"mode": '"plan"', "inputs.x": '{ shape = [4], placements = ["R"], values = 1 }'},
-        'case "a": inputs.x: found values in mode plan, wanted none: a plan has no data'),
+    "values in a dry run": (
+        {"mode": '"dry run"', "inputs.x": '{ shape = [4], placements = ["R"], values = 1 }'},
+        'case "a": inputs.x: found values in a dry run, wanted none: a dry run has no data'),
     # Programs.
     "step that is no Python": (
         {"program": '["y = matmul(x,, w)"]'},
@@ -434,7 +434,7 @@ CASES: dict[str, tuple[dict[str, str | None], str]] = {
     "tolerance of nothing": (
         {"tolerance": '{ why = "sums" }'},
         'case "a": tolerance: found neither rtol nor atol, wanted at least one of them'),
-    "right in a plan": (
-        {"mode": '"plan"', "right": "{ y = 1 }"},
-        'case "a": found right in mode plan, wanted none: a plan has no data'),
+    "right in a dry run": (
+        {"mode": '"dry run"', "right": "{ y = 1 }"},
+        'case "a": found right in a dry run, wanted none: a dry run has no data'),
 }

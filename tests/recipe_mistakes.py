@@ -28,7 +28,7 @@ def right_answer(case: Case, right: Truth, subject: str) -> Answer:
     """What a framework would answer that trains as the plan says."""
     question = case.question
     program = tuple(as_collective(question.mesh, one) for one in contract_terms(case))
-    if question.mode == "plan":
+    if question.mode == "dry run":
         return Answer(question.id, subject, Done(), tuple(_planned(case, right)), program)
     known = recipes.forward_values(question) | {
         f"grad/{name}": slope for name, slope in recipes.full_gradients(question).items()

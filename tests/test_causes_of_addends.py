@@ -48,7 +48,7 @@ def test_one_addend_is_told_where_it_is_split_over_another_axis() -> None:
     halves = np.split(right, 2)
     apart = [half + number for half in halves for number in (1, -1)]
     got = np.concatenate([half + 1 for half in halves])
-    assert causes(case, apart, got) == {"jax-explicit-takes-a-pending-sum-for-replicated"}
+    assert causes(case, apart, got) == {"jax-explicit-treats-pending-sum-as-replicated"}
 
 
 def test_replicas_of_an_addend_that_differ_are_not_taken_for_a_lost_sum() -> None:
@@ -56,7 +56,7 @@ def test_replicas_of_an_addend_that_differ_are_not_taken_for_a_lost_sum() -> Non
     case = cases()["a2.b2-r.r-to-r.p"]
     right = value(case)
     zero = np.zeros_like(right)
-    wanted = {"jax-explicit-leaves-replicas-of-an-addend-apart"}
+    wanted = {"jax-explicit-reshard-to-pending-sum-skips-gather"}
     assert causes(case, [right, zero, right + 1, zero], right) == wanted
 
 

@@ -157,7 +157,7 @@ def test_infinities_and_plans_are_judged(tmp_path: Path) -> None:
     path.write_text(
         GOOD
         + GOOD.replace("good", "zero") + 'program = ["y = divide(x, 0)"]\n'
-        + GOOD.replace("good", "plan") + 'mode = "plan"\n'
+        + GOOD.replace("good", "dry") + 'mode = "dry run"\n'
     )  # fmt: skip
     ran = run(tmp_path, f"--cases={path}", "--jax=off")
     assert ran.code == 0, ran.out

@@ -212,7 +212,7 @@ def test_a_recipe_shows_values_of_the_step_on_one_device_unless_it_is_a_dry_run(
     assert {*fields["plain/out"]} == {"dtype", "full"}
     assert {*fields["out"]} == {"dtype", "layout", "shards", "full", "offsets"}
     assert fields[""] == ("program",)
-    dry = required_fields(msgspec.structs.replace(asked, mode="plan"), "torch", TORCH)
+    dry = required_fields(msgspec.structs.replace(asked, mode="dry run"), "torch", TORCH)
     assert "plain/out" not in dry
     assert {*dry["out"]} == {"dtype", "layout", "local"}
 
@@ -249,7 +249,7 @@ def test_addends_of_plans_join_to_the_right_value() -> None:
     read = record("jax-0.10.2")
     counts: Counter[str] = Counter()
     for one in questions().values():
-        if one.mode == "plan" or one.id not in read.lines:
+        if one.mode == "dry run" or one.id not in read.lines:
             continue
         on, inputs = meshes_of_tensors(one), {given.name for given in one.inputs}
         for answer in read.stored_answers(one.id):

@@ -27,7 +27,7 @@ def _of(case: Case) -> ModuleType:
     """Who makes answers to a question of its kind, right and wrong."""
     if case.question.recipe is not None:
         return recipe_mistakes
-    return dry_run_mistakes if case.question.mode == "plan" else mistakes
+    return dry_run_mistakes if case.question.mode == "dry run" else mistakes
 
 
 def right_answer(case: Case, right: Truth) -> Answer:

@@ -102,7 +102,7 @@ def test_a_plan_is_made_of_2048_devices(frameworks: Sources) -> None:
 def test_more_devices_than_jax_compiles_for_are_told(frameworks: Sources) -> None:
     """JAX says so at once; torch has no such limit."""
     x = Input("x", (8192, 4), "float32", Layout((("x",), ())))
-    question = Question("large", mesh({"x": 4096}), (x,), check=("x",), mode="plan")
+    question = Question("large", mesh({"x": 4096}), (x,), check=("x",), mode="dry run")
     answers = frameworks.answers(question)
     why = "4,096 devices asked for, JAX's CPU client has at most 2,048"
     assert answers.pop("torch")["x"].local == (2, 4)
@@ -244,7 +244,7 @@ def test_what_hangs_or_crashes_with_data_is_beyond_a_dry_run(end: Hung | Crashed
 
 def _case() -> Case:
     x = Input("x", (4, 4), "float32", Layout(((), ())))
-    return Case(Question("q", mesh({"x": 4}), (x,), check=("x",), mode="plan"))
+    return Case(Question("q", mesh({"x": 4}), (x,), check=("x",), mode="dry run"))
 
 
 @pytest.mark.parametrize("local", [(4, 1), (2, 4), (4,)])

@@ -44,7 +44,7 @@ def catalogue() -> dict[str, Case]:
         case.id: case
         for name in FAMILIES
         for case in family(name)
-        if case.question.recipe is None and case.question.mode != "plan"
+        if case.question.recipe is None and case.question.mode != "dry run"
     }
 
 

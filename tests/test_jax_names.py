@@ -230,6 +230,6 @@ def test_a_plan_has_shapes_where_programs_do_not_say_them(old: Client) -> None:
     given = tensor("x", count(8, 4), SPLIT)
     asked = question(ROW, [given], Step("y", "sum", ("x",), {"axis": 0}))
     bare = msgspec.structs.replace(given, value=None)
-    (answer,) = old.ask(msgspec.structs.replace(asked, inputs=(bare,), mode="plan"), JIT)
+    (answer,) = old.ask(msgspec.structs.replace(asked, inputs=(bare,), mode="dry run"), JIT)
     assert (answer.end, answer["y"].shape, answer["y"].local) == (Done(), (4,), (4,))
     assert answer.peak is not None

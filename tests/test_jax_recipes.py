@@ -305,7 +305,7 @@ def test_a_plan_has_what_the_step_itself_has(client: Client) -> None:
     """The same layouts and collectives, from shapes alone; nothing of the step on one device."""
     asked = _asked("attention-cp", 4)
     real = _answer(client, asked)
-    planned = _answer(client, msgspec.structs.replace(asked, mode="plan"))
+    planned = _answer(client, msgspec.structs.replace(asked, mode="dry run"))
     names = observed_names(RECIPES["attention-cp"])
     assert tuple(seen.name for seen in planned.seen) == names
     assert planned.program == real.program

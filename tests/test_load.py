@@ -300,11 +300,18 @@ def test_shards_that_break_the_chunk_rule_are_kept_as_they_are(tmp_path: Path) -
     assert [one.shape for one in given.per_device or ()] == [(3, 2), (0, 2), (1, 2), (1, 2)]
 
 
-def test_a_plan_has_shapes_but_no_data(tmp_path: Path) -> None:
-    """In mode plan sizes may be huge: shapes are known at once, and nothing is allocated."""
+def test_the_older_word_for_a_dry_run_is_read(tmp_path: Path) -> None:
+    """Files of earlier releases say ``mode = "plan"``: it is the same question."""
+    asked = ['inputs.x = { shape = [4], spec = "P()" }']
+    old, new = (_case(tmp_path, f'mode = "{word}"', *asked) for word in ("plan", "dry run"))
+    assert old.question == new.question
+
+
+def test_a_dry_run_has_shapes_but_no_data(tmp_path: Path) -> None:
+    """In a dry run sizes may be huge: shapes are known at once, and nothing is allocated."""
     case = _case(
         tmp_path,
-        'mode = "plan"',
+        'mode = "dry run"',
         'inputs.x = { shape = [1048576, 65536], dtype = "bfloat16", spec = "P(\'x\')" }',
         'inputs.w = { shape = [65536, 262144], dtype = "bfloat16", spec = "P()" }',
         'program = ["y = matmul(x, w)", "z = sum(y, axis=0)", "r = redistribute(z, P(\'x\'))"]',
@@ -433,7 +440,7 @@ def test_a_planned_program_of_any_size_is_read_without_data(
     """Shapes of results are learnt from small stand-ins, in milliseconds."""
     path = tmp_path / "cases.toml"
     path.write_text(
-        '[[case]]\nid = "a"\nmode = "plan"\nmesh = { dp = 64, tp = 8 }\n'
+        '[[case]]\nid = "a"\nmode = "dry run"\nmesh = { dp = 64, tp = 8 }\n'
         f'program = ["{program}"]\n'
         'inputs.x = { shape = [64, 8192, 128256], spec = "P()" }\n'
         'inputs.g = { shape = [128256], spec = "P()" }\n'
@@ -448,7 +455,7 @@ def test_a_shape_that_takes_gigabytes_to_learn_is_refused(tmp_path: Path) -> Non
     """In one line, rather than by running out of memory."""
     path = tmp_path / "cases.toml"
     path.write_text(
-        '[[case]]\nid = "a"\nmode = "plan"\nmesh = { tp = 8 }\n'
+        '[[case]]\nid = "a"\nmode = "dry run"\nmesh = { tp = 8 }\n'
         'program = ["y = topk_values(x, k=2, axis=-1)"]\n'
         'inputs.x = { shape = [64, 8192, 128256], spec = "P()" }\n'
     )

@@ -359,7 +359,7 @@ def test_a_line_that_stays_stays_as_it_is(tmp_path: Path) -> None:
         assert read.answer(asked) == given
     # Only what its lines name, each with its list of shards.
     assert len(msgspec.json.decode(read.values.content().split(b"\n")[0])["arrays"]) == 3
-    head = msgspec.structs.replace(read.header, count=3, array_store=old.header.values)
+    head = msgspec.structs.replace(read.header, count=3, values=old.header.values)
     assert head == old.header
 
 

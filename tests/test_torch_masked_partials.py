@@ -90,7 +90,7 @@ def test_a_plan_of_it_looks_in_a_run_of_its_own_too(live: Live) -> None:
     steps = [EMBEDDING, to("out", "h", "R", ndim=2)]
     asked = question("planned", LINE, [IDS, TABLE], steps)
     run = live.ask(asked)
-    plan = live.ask(msgspec.structs.replace(asked, mode="plan"))
+    plan = live.ask(msgspec.structs.replace(asked, mode="dry run"))
     assert plan.end == Done()
     for name in ("h", "out"):
         assert plan[name].collectives == run[name].collectives

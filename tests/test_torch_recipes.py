@@ -283,7 +283,7 @@ def test_attention_that_is_not_causal_means_what_it_means_in_numpy(asked: Asked)
 def test_context_parallelism_ends_with_its_step(asked: Asked) -> None:
     """In one process after another attention is what it was: a mask works, keys are gathered."""
     for name in ("attention-ring", "attention-cp"):
-        planned = asked.live.ask(training(name, (2,), mode="plan"))
+        planned = asked.live.ask(training(name, (2,), mode="dry run"))
         assert planned.end == Done()
         assert fired(planned, "forward") == by_hand(name, 2)["forward"]
 
@@ -328,7 +328,7 @@ def test_a_recipe_leaves_no_trace_in_its_world(asked: Asked) -> None:
 @pytest.mark.parametrize(("name", "axes"), [run for run in RUNS if run[1] != (2,)])
 def test_a_plan_is_the_step_without_numbers(asked: Asked, name: str, axes: tuple[int, ...]) -> None:
     """The same collectives, byte for byte, layouts and local shapes. Experts need their tokens."""
-    real, planned = asked.step(name, axes), asked.live.ask(training(name, axes, mode="plan"))
+    real, planned = asked.step(name, axes), asked.live.ask(training(name, axes, mode="dry run"))
     if name == "moe-ep":
         assert isinstance(planned.end, Unsupported)
         return
@@ -349,7 +349,7 @@ def test_a_layer_of_405_billion_on_512_devices(asked: Asked) -> None:
     """Weights of 398,491,648 elements are gathered over fsdp, [1, 8192, 16384] over tp."""
     sizes = {"batch": 64, "seq": 8192, "dim": 16384, "heads": 128, "kv": 8, "head": 128}
     asking = Question(
-        "llama", mesh({"fsdp": 64, "tp": 8}), mode="plan",
+        "llama", mesh({"fsdp": 64, "tp": 8}), mode="dry run",
         recipe=Recipe("block-fsdp-tp", {**sizes, "hidden": 53248}, "bfloat16"),
     )  # fmt: skip
     answer = asked.live.ask(asking)

@@ -31,7 +31,7 @@ class AnswerInProgress:
     @property
     def plan(self) -> bool:
         """Whether there is no data, so that programs are compiled and not run."""
-        return self.question.mode == "plan"
+        return self.question.mode == "dry run"
 
     def weigh(self, program: CompiledProgram, beside: Iterable[arrays.ArrayOrStruct] = ()) -> None:
         """Count what a device holds while ``program`` runs, and what it holds beside."""

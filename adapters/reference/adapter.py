@@ -17,11 +17,11 @@ from cases.program import TensorType, infer_types
 
 
 def global_types(question: Question, framework: str = "") -> dict[str, TensorType]:
-    """Global shape and dtype of every input and result; in mode plan with no value made.
+    """Global shape and dtype of every input and result; in a dry run with no value made.
 
     ``framework``: the one whose own dtypes they are, where it defines some apart.
     """
-    if question.mode == "plan":
+    if question.mode == "dry run":
         return infer_types(question, framework)
     values = evaluate(question, framework)
     return {name: TensorType(one.shape, one.dtype.name) for name, one in values.items()}

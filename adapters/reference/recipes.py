@@ -45,7 +45,7 @@ def sample_gradients(question: Question) -> Slopes:
 def tokens_at_busiest_expert(question: Question) -> int | None:
     """Tokens at the experts of the device that gets most of them; None without data or experts."""
     row, sizes = recipe_of(question), sizes_of(question)
-    if not row.expert or question.mode == "plan":
+    if not row.expert or question.mode == "dry run":
         return None
     groups = question.mesh[row.expert]
     chosen = chosen_experts(forward_values(question)) * groups // sizes["experts"]

@@ -75,7 +75,7 @@ class TorchAdapter:
 
     def observe(self, question: Question, subject: str, seconds: float) -> Answer:
         """DTensor's answer, about when ``seconds`` are over at the latest."""
-        if question.mode == "plan":
+        if question.mode == "dry run":
             return self._plans.observe(question, subject, seconds)
         deadline = time.monotonic() + seconds
         try:

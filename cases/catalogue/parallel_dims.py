@@ -124,8 +124,8 @@ def cases(exhaustive: bool) -> Iterator[Case]:
         *(views(one) for one in degrees),
         *(weights(one) for one in (degrees if exhaustive else _TRIED)),
         _points(),
-        *(views(one, "plan") for one in _LARGE),
-        weights(_LARGE[-1], "plan", 1024),
+        *(views(one, "dry run") for one in _LARGE),
+        weights(_LARGE[-1], "dry run", 1024),
     )
     for table in tables:
         yield case_of(table)

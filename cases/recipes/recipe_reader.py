@@ -18,8 +18,8 @@ from cases.recipes.layouts import global_shapes, tensor_layouts
 # The passes of a training step, by which its collectives are counted.
 PASSES = ("forward", "backward", "update")
 
-# On data a recipe is held to the last bits; a plan has no data, and only bytes depend on it.
-DTYPES = {"real": ("float64",), "plan": ("float64", "float32", "bfloat16")}
+# On data a recipe is held to the last bits; a dry run has no data, and only bytes depend on it.
+DTYPES = {"real": ("float64",), "dry run": ("float64", "float32", "bfloat16")}
 
 # Frameworks count bytes in 64 bits; no tensor of a model has so many elements.
 MAX_DRY_RUN_ELEMENTS = 2**44
