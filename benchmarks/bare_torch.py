@@ -25,20 +25,19 @@ import torch._dynamo
 import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, debug
+from torch.distributed.tensor import DTensor
 from torch.multiprocessing.spawn import spawn
 
-from adapters.torch_dtensor.source_lines import IMPORTS, mesh_source, variable_name
+from adapters.torch_dtensor.compat import clear_layout_caches, names_for_lines
+from adapters.torch_dtensor.source_lines import mesh_source, variable_name
 from adapters.torch_dtensor.task_lines import count_ranks, make_task
 from adapters.torch_dtensor.tensors import to_tensor
 from benchmarks.bare import Job
 from cases.model import Mesh, Question
 
 Run = Callable[[int, int], None]
-_clear_caches: Callable[[], None] = debug._clear_sharding_prop_cache
 _SPAN = struct.Struct("ii")
-_names: dict[str, Any] = {}
-exec("\n".join(IMPORTS), _names)
+_names: dict[str, Any] = names_for_lines()
 
 
 class Program(msgspec.Struct, frozen=True):
@@ -139,7 +138,7 @@ def _serve(rank: int, link: socket.socket, programs: list[Program]) -> None:
 def _call(program: Program, rank: int, meshes: dict[Mesh, DeviceMesh]) -> None:
     names = dict(_names)
     # Cold, as a case asked alone would be, and as the suite has them.
-    _clear_caches()
+    clear_layout_caches()
     for name, mesh in program.meshes:
         if mesh not in meshes:
             meshes[mesh] = eval(mesh_source(mesh), _names)
