@@ -121,6 +121,12 @@ def count_outcomes(cases: Sequence[JudgedCase], subject: str) -> dict[Outcome, i
     return found
 
 
+def format_outcomes(cases: Sequence[JudgedCase], subject: str) -> str:
+    """``5 sound, 2 wrong``."""
+    counts = count_outcomes(cases, subject)
+    return ", ".join(f"{number} {word}" for word, number in counts.items() if number)
+
+
 def cause_link(id: str) -> str:
     """A link to what docs/causes.md says of a cause, from another page in the same folder."""
     return f"[{id}](causes.md#{id.replace('.', '')})"
