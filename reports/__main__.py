@@ -22,7 +22,7 @@ from reports import (
     schemas,
     vocabulary,
 )
-from reports.drift import case_history, page_html, page_markdown
+from reports.drift import case_history, pages
 from reports.drift.finding_listing import UnknownId, list_finding
 from reports.drift.release_history import catalogue_by_id, committed_histories
 from suites.sources import RECORDS
@@ -70,9 +70,9 @@ def _drift(case: str | None, finding: str | None) -> list[str]:
         return case_history.format_history(RECORDS, case_history.find_case(case, known))
     if finding is not None:
         return list_finding(finding, committed_histories(), known)
-    for module in (page_markdown, page_html):
-        module.PAGE.write_text(module.page(committed_histories(), known))
-    return [str(page_markdown.PAGE), str(page_html.PAGE)]
+    for path, page in ((pages.MARKDOWN, pages.markdown), (pages.HTML, pages.html)):
+        path.write_text(page(committed_histories(), known))
+    return [str(pages.MARKDOWN), str(pages.HTML)]
 
 
 if __name__ == "__main__":

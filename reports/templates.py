@@ -11,6 +11,8 @@ from pathlib import Path
 import jinja2
 import msgspec
 
+from cases.errors import format_count
+
 _HERE = Path(__file__).resolve().parent
 DOCS = _HERE.parent / "docs"
 
@@ -36,7 +38,7 @@ _ENVIRONMENT = jinja2.Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-_ENVIRONMENT.globals["table"] = table
+_ENVIRONMENT.globals |= {"table": table, "format_count": format_count}
 _ENVIRONMENT.filters["code"] = code
 
 

@@ -97,4 +97,4 @@ def compare_correctness(right: Truth, one: Observed, other: Observed) -> Correct
     )
     if was:
         return "" if is_ else "broken"
-    return "mended" if is_ else "wrong otherwise"
+    return "mended" if is_ else "still wrong"

@@ -6,12 +6,12 @@ Rows of plain text, for both pages.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import msgspec
 
 from reports.drift.interface_changes import is_class_attribute
 from reports.drift.model import CHANGE_KINDS, ChangeKind, DriftFinding, FrameworkHistory, Upgrade
+from reports.formatting import format_releases, group_releases
 
 
 def format_records(story: FrameworkHistory) -> str:
@@ -59,25 +59,6 @@ def count_left_out(border: Upgrade) -> tuple[int, int, int]:
     return len(border.apart), len(border.unstable), len(border.unseen)
 
 
-def format_releases(releases: Sequence[str], some: Sequence[str]) -> str:
-    """Releases in short, those that follow one another as a span: ``2.5.1–2.8.0, 2.10.0``."""
-    found = group_releases(releases, some)
-    texts = (f"{span[0]}–{span[-1]}" if len(span) > 1 else span[0] for span in found)
-    return ", ".join(texts) or "none"
-
-
-def group_releases(releases: Sequence[str], some: Sequence[str]) -> list[list[str]]:
-    """Some of these releases, those that follow one another together."""
-    found: list[list[str]] = []
-    for before, release in pairwise(("", *releases)):
-        if release in some:
-            if found and found[-1][-1] == before:
-                found[-1].append(release)
-            else:
-                found.append([release])
-    return found
-
-
 class Availability(msgspec.Struct, frozen=True):
     """Where a public name can be taken: since when, until when, and where it warns."""
 
@@ -104,11 +85,8 @@ def find_availability(story: FrameworkHistory) -> tuple[list[Availability], list
             continue
         first, last = one.releases[0], one.releases[-1]
         left = "" if last == listed[-1] else f"{last}; gone in {listed[listed.index(last) + 1]}"
-        gaps = (
-            format_releases(listed, one.releases)
-            if len(group_releases(listed, one.releases)) > 1
-            else ""
-        )
+        whole = len(group_releases(listed, one.releases)) == 1
+        gaps = "" if whole else format_releases(listed, one.releases)
         rows.append(
             Availability(
                 one.path,
