@@ -1,4 +1,4 @@
-"""How is an array written in a script? As Python that makes it again, exact to the bit.
+"""How is an array written in a script? As Python that makes the same bits.
 
 Short forms where there is one, else nested lists, else packed bytes. Knows neither framework:
 their names are text here.

@@ -46,7 +46,7 @@ def page(tally: Tally, ledger: Sequence[Cause], releases: Releases) -> str:
         ]
         if own:
             sections.append({"title": title, "causes": own})
-    return render(PAGE, sections=sections)
+    return render(PAGE.name, sections=sections)
 
 
 def list_causes(tally: Tally, ledger: Sequence[Cause], releases: Releases) -> list[str]:

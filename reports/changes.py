@@ -138,7 +138,7 @@ def page() -> str:
         )
         equal_counts.append((subject, equal))
     return render(
-        PAGE,
+        PAGE.name,
         classes=[*PLAN_CLASSES.values()],
         counts=counts,
         equal_counts=equal_counts,

@@ -90,7 +90,7 @@ def page() -> str:
     }
     sections = [("Beyond a dry run", _reasons(found.beyond)), ("Known", _reasons(known))]
     return render(
-        PAGE,
+        PAGE.name,
         versions=" and ".join(f"{name} {release}" for name, release in found.versions.items()),
         counts=_counts(found),
         sections=[(title, reasons) for title, reasons in sections if reasons],

@@ -12,4 +12,4 @@ def page() -> str:
     """The page, in Markdown."""
     cases = catalogue()
     rows = [(case.family, case.id, case.insensitive) for case in cases if case.insensitive]
-    return render(PAGE, total=f"{len(cases):,}", rows=rows)
+    return render(PAGE.name, total=f"{len(cases):,}", rows=rows)

@@ -1,4 +1,4 @@
-"""What does a change of placement cost? The lesson on one screen, as the committed records have it.
+"""What does a change of placement cost? The lesson on one screen, from the committed records.
 
 ``python -m reports.lesson`` prints what README.md shows. Reads records and asks no framework.
 """

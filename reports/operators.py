@@ -109,12 +109,14 @@ def page() -> str:
         "total": f"{sum(map(_total, stored.counts.values())):,}",
         "versions": " and ".join(f"{name} {release}" for name, release in stored.versions.items()),
         "tables": [
-            {"title": title, "count": f"{_total(counts):,}", "table": _table(counts)}
+            {"title": title, "count": f"{_total(kinds):,}", "table": _table(kinds)}
             for name, title in _TITLES.items()
-            if (counts := stored.counts.get(name))
+            if (kinds := stored.counts.get(name))
         ],
     }
-    return render(PAGE, frameworks=format_frameworks(), default=default, sweep=sweep, ops=_ops())
+    return render(
+        PAGE.name, frameworks=format_frameworks(), default=default, sweep=sweep, ops=_ops()
+    )
 
 
 def _total(kinds: Mapping[str, Mapping[str, Counts]]) -> int:

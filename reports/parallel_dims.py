@@ -48,7 +48,7 @@ def page() -> str:
         shown = f"{len(own)}: {', '.join(map(code, patterns))}"
         rows.append([point, shown, *(_cell(own, subject) for subject in ROUTES)])
     return render(
-        PAGE, frameworks=format_frameworks(), source=SOURCE, subjects=[*ROUTES], rows=rows
+        PAGE.name, frameworks=format_frameworks(), source=SOURCE, subjects=[*ROUTES], rows=rows
     )
 
 

@@ -57,7 +57,7 @@ def page() -> str:
             "routes": [_route(own, route) for route in ROUTES],
         })  # fmt: skip
     return render(
-        PAGE, frameworks=format_frameworks(), reports=reports, kinds=kinds, routes=[*ROUTES]
+        PAGE.name, frameworks=format_frameworks(), reports=reports, kinds=kinds, routes=[*ROUTES]
     )
 
 

@@ -60,7 +60,7 @@ def page(answers: Callable[[Case], dict[str, Answer]] = recorded_answers) -> str
             cells = [_relation_cell(case, given[route]) for route in ROUTES]
             relations.append([relation, _layout(case), *cells])
     return render(
-        PAGE, frameworks=format_frameworks(), routes=[*ROUTES], placements=placements,
+        PAGE.name, frameworks=format_frameworks(), routes=[*ROUTES], placements=placements,
         relations=relations,
     )  # fmt: skip
 
@@ -150,7 +150,7 @@ def _parts(seen: Observed, held: tuple[Ranges, ...]) -> Parts | None:
 def _parts_in_common(
     parts: Parts, masks: bool
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Pairs of parts with numbers in common; with ``masks``, pairs that are 0 at the same places."""
+    """Pairs of parts with numbers in common; for ``masks``, that are 0 at the same places."""
     for (one, left), (other, right) in itertools.combinations(parts.items(), 2):
         if masks:
             alike = left.shape == right.shape and bool(((left == 0) == (right == 0)).all())

@@ -33,7 +33,7 @@ def page() -> str:
     recipes = [_recipe(row, [one for one in own if _uses_recipe(one, row)])
                for row in RECIPES.values()]  # fmt: skip
     return render(
-        PAGE,
+        PAGE.name,
         frameworks=format_frameworks(),
         subjects=[*_SUBJECTS],
         summary=[_summary_row(own, subject) for subject in _SUBJECTS],

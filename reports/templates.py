@@ -42,9 +42,9 @@ _ENVIRONMENT.globals |= {"table": table, "format_count": format_count}
 _ENVIRONMENT.filters["code"] = code
 
 
-def render(page: Path, **values: object) -> str:
-    """The text of a page, by the template of the same name."""
-    return _ENVIRONMENT.get_template(f"{page.name}.j2").render(values)
+def render(name: str, **values: object) -> str:
+    """The text of a page or script, by the template of the same name."""
+    return _ENVIRONMENT.get_template(f"{name}.j2").render(values)
 
 
 def store(outcomes: msgspec.Struct, path: Path) -> None:

@@ -29,7 +29,7 @@ def page() -> str:
     for name in dict.fromkeys(op.family for op in OPS.values()):
         rows = [_row(op) for op in OPS.values() if op.family == name]
         families.append({"name": name, "rows": rows, "lines": _sample_lines(name)})
-    return render(PAGE, count=len(OPS), families=families, meanings=_framework_meanings())
+    return render(PAGE.name, count=len(OPS), families=families, meanings=_framework_meanings())
 
 
 def _framework_meanings() -> dict[str, list[str]]:

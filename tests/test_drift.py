@@ -379,7 +379,7 @@ def test_counts_change_pass_by_pass() -> None:
         collectives_pattern((GATHER,), (Collective("all-to-all", ("x",), 4, 1),))
         == "all-gather → all-to-all"
     )
-    assert collectives_pattern((GATHER,), (other,)) == "all-gather of other axes"
+    assert collectives_pattern((GATHER,), (other,)) == "all-gather with other axes"
     assert collectives_pattern((GATHER,), (GATHER, back)) == "backward: none → all-gather"
     assert collectives_pattern((GATHER, other), (other, GATHER)) == "in another order"
     assert format_collectives((GATHER, GATHER, back)) == (

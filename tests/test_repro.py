@@ -130,7 +130,7 @@ def test_a_script_shows_its_fault(standing: dict[str, tuple[int, str]]) -> None:
 _PATIENT, _HASTY = "time.time() + 20", "time.time() + 3"
 
 # Public reports of which a script shows nothing: framework -> case -> why. Others have one.
-NONE = {"jax": {"public/jax/E6": "counts of several programs together"}, "torch": {}}
+NONE = {"jax": {"public/jax/E6": "the counts are those of several programs together"}, "torch": {}}
 
 
 @pytest.mark.parametrize("framework", list(SCRIPTS))

@@ -53,7 +53,8 @@ def op_and_family(case: Case, step: str) -> tuple[str, str]:
     question, name = case.question, step.removesuffix("/full").partition("/")[0]
     if question.recipe is not None:
         return f"recipe {question.recipe.name}", "recipe"
-    made = [(one.result, one.op) for one in (*question.steps, *question.mesh_steps)]
+    made = [(one.result, one.op) for one in question.steps]
+    made += [(one_.result, one_.op) for one_ in question.mesh_steps]
     if name in dict(made):
         own = dict(made)[name]
         # The op whose gradient it is comes first in a program.

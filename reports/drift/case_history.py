@@ -190,7 +190,8 @@ def _format_new_results(case: Case, before: Answer, answer: Answer) -> Iterable[
 
 def _format_tensor(case: Case, seen: Observed) -> Iterable[str]:
     mesh = seen.mesh or mesh_of(case, seen.name)
-    yield f"{seen.name}  {seen.dtype}{list(seen.shape)}  {format_reported_layout(seen.layout, mesh)}"
+    layout = format_reported_layout(seen.layout, mesh)
+    yield f"{seen.name}  {seen.dtype}{list(seen.shape)}  {layout}"
     if seen.full:
         yield f"  {format_array(seen.full[0], _MOST)}"
     if seen.collectives is not None:

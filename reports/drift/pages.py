@@ -63,7 +63,7 @@ def markdown(stories: Sequence[FrameworkHistory], known: Mapping[str, Case]) -> 
             kinds = [(head, rows) for head, rows in by_kind if rows]
             sections.append({"border": border, "count": len(own), "kinds": kinds})
     return render(
-        MARKDOWN, **_shared(stories), sections=sections, anchor=anchor, code=as_code,
+        MARKDOWN.name, **_shared(stories), sections=sections, anchor=anchor, code=as_code,
         text=escape_text, shorten=lambda text: shorten(text, _MOST_MARKDOWN),
     )  # fmt: skip
 
@@ -97,7 +97,7 @@ def html(stories: Sequence[FrameworkHistory], known: Mapping[str, Case]) -> str:
         }
         rows.append(_row(one, known, _MOST_HTML) | row)
     return render(
-        HTML, **_shared(stories), rows=rows, key=upgrade_key,
+        HTML.name, **_shared(stories), rows=rows, key=upgrade_key,
         shorten=lambda text: shorten(text, _MOST_HTML),
         # "<" would end the element that the names stand in.
         names=Markup(json.dumps(names, ensure_ascii=False).replace("<", "\\u003c")),
