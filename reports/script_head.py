@@ -48,7 +48,7 @@ def script_comment(case: Case, fault: Fault, run: str) -> list[str]:
     )
     if others:
         lines.append(f"also: {_shorten(', '.join(others))}")
-    lines.append(f"{run}: exits with 1 while the fault shows, and with 0 once it is gone")
+    lines.append(f"{run}: exits 1 while the fault shows, else 0")
     return [
         text
         for line in lines
