@@ -225,7 +225,7 @@ def checks(seen: Observed, case: Case, wrong: bool) -> dict[Check, dict[str, Any
     return {
         "full": {"arrays": (spoiled(seen.full[0]) if wrong else seen.full[0],)},
         "shards": {"arrays": (*shards[:-1], spoiled(shards[-1]) if wrong else shards[-1])},
-        "own shards": {"held": held[::-1] if wrong else held},
+        "own shards": {"shard_ranges": held[::-1] if wrong else held},
         "offsets": {"offsets": tuple(map(offset, held[::-1] if wrong else held))},
         "layout": {"layout": whole if wrong else seen.layout},
         "counts": {"counts": ({"all-reduce": 9} if wrong else kinds,)},
