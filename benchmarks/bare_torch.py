@@ -1,8 +1,8 @@
 """What do DTensor's own calls cost, in ranks that are forked and kept, or spawned for each test?
 
-Each rank makes just the calls of the questions: the lines that the adapter runs (as text they
-are the same), `to_local` and `full_tensor` of what is checked. Ranks keep meshes as the
-adapter's do. Nothing is recorded, sent or compared.
+Each rank makes only the calls of the questions: the lines that the adapter runs, and `to_local`
+and `full_tensor` of what is checked. Ranks keep meshes, as those of the adapter do. Nothing is
+recorded, sent or compared.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import torch
 
-# DTensor imports it at its first call: a warm parent has it, else each rank pays two seconds.
+# DTensor imports it at its first call, which would take two seconds in each rank.
 import torch._dynamo
 import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
@@ -41,7 +41,7 @@ _names: dict[str, Any] = names_for_lines()
 
 
 class Program(msgspec.Struct, frozen=True):
-    """A question as calls. ``inputs``: variable, its tensors, and the devices that they are of."""
+    """The calls for a question. ``inputs``: variable, its tensors, and their devices."""
 
     size: int
     meshes: tuple[tuple[str, Mesh], ...]
@@ -51,7 +51,7 @@ class Program(msgspec.Struct, frozen=True):
 
 
 def forked(jobs: Sequence[Job]) -> Run:
-    """Runs jobs in worlds of ranks, one world for each size, forked from here when first needed."""
+    """Runs jobs in worlds of ranks, one for each size, forked from here when first needed."""
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
     programs = [_program(job.question) for job in jobs]
@@ -87,7 +87,7 @@ def spawned(jobs: Sequence[Job]) -> Run:
 def _program(question: Question) -> Program:
     lines = make_task(question)
     if lines.derived or question.fresh:
-        raise ValueError(f"{question.id}: wants a world of its own, which is not measured")
+        raise ValueError(f"{question.id}: needs a world of its own, which is not measured")
     text = [
         f"{line.variable} = {line.source}"
         for line in (*(data.line for data in lines.inputs), *lines.steps)
@@ -109,7 +109,7 @@ def _fork(size: int, programs: list[Program], worlds: dict[int, list[socket.sock
         ours, theirs = socket.socketpair()
         worlds[size].append(ours)
         if os.fork() == 0:
-            # Else no rank would see the end of its link when this process has ended.
+            # Otherwise no rank would see that its link closes when this process ends.
             for link in itertools.chain(*worlds.values()):
                 link.close()
             try:
@@ -137,7 +137,7 @@ def _serve(rank: int, link: socket.socket, programs: list[Program]) -> None:
 
 def _call(program: Program, rank: int, meshes: dict[Mesh, DeviceMesh]) -> None:
     names = dict(_names)
-    # Cold, as a case asked alone would be, and as the suite has them.
+    # As in the suite, every question starts without cached layouts.
     clear_layout_caches()
     for name, mesh in program.meshes:
         if mesh not in meshes:
@@ -152,7 +152,7 @@ def _call(program: Program, rank: int, meshes: dict[Mesh, DeviceMesh]) -> None:
             value.full_tensor()
     for value in values:
         local = value.to_local()
-        # A collective may be filling it still.
+        # A collective may still be filling it.
         getattr(local, "wait", lambda: None)()
 
 

@@ -1,8 +1,8 @@
 """How much slower is the suite than the frameworks alone? Ratios, measured side by side in one run.
 
-``python -m benchmarks.run [PART ...]``: every part prints its rows; a run of all of them
-writes the table into the README beside this. The two sides of a ratio take turns, batch by
-batch, so that neither gets the quiet machine. Imports no framework, and asserts nothing.
+``python -m benchmarks.run [PART ...]`` prints the rows of each part. A run of all parts writes the
+table into the README beside this file. The two sides of a ratio take turns, batch by batch, so that
+a busy machine affects both. Imports no framework.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parent.parent
 README = Path(__file__).with_name("README.md")
 BEGIN, END = "<!-- measured -->\n", "<!-- end -->\n"
 DEVICES = 8
-# What the adapters set for themselves; the environment of the bare processes.
+# The environment of the bare processes, as the adapters set it for themselves.
 _FUNCTIONS = {"torch": "benchmarks.bare_torch:forked", "jax": "benchmarks.bare_jax:compiled"}
 _ENVIRONMENT = {
     "GLOO_SOCKET_IFNAME": "lo",
@@ -61,7 +61,7 @@ class Measurement(msgspec.Struct, frozen=True):
 
 
 class BareProcess:
-    """A process of `benchmarks.bare`, started when made, gone after `close`."""
+    """A process of `benchmarks.bare`, from its making to `close`."""
 
     def __init__(self, function: str, jobs: Sequence[Job]):
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
@@ -75,7 +75,7 @@ class BareProcess:
         )  # fmt: skip
 
     def send(self, first: int, last: int) -> None:
-        """Have jobs ``first`` to ``last`` run."""
+        """Start jobs ``first`` to ``last``."""
         assert self._popen.stdin is not None
         self._popen.stdin.write(f"{first} {last}\n")
         self._popen.stdin.flush()
@@ -84,7 +84,7 @@ class BareProcess:
         """The next line that it prints.
 
         Raises:
-            RuntimeError: it is dead.
+            RuntimeError: it has ended.
         """
         assert self._popen.stdout is not None
         line = self._popen.stdout.readline().strip()
@@ -115,7 +115,7 @@ class BareProcess:
 def start_worker(
     framework: str, subjects: Sequence[str], questions: Sequence[Question]
 ) -> WorkerClient:
-    """The framework in its own process, as a run has it, ready to be asked."""
+    """A worker of the framework that is ready for questions, as in a run."""
     module = FRAMEWORKS[framework].module
     made = WorkerClient(framework, module, subjects, devices=most_devices(questions))
     until = time.monotonic() + STARTUP_SECONDS
@@ -125,9 +125,9 @@ def start_worker(
 
 
 def find_answered_jobs(framework: str, questions: Sequence[Question]) -> list[Job]:
-    """The questions that end Done, each with the subjects for which it does.
+    """The questions that end well, each with the subjects for which they do.
 
-    Read from the committed record of the release if that has them all, else asked once.
+    The committed record of the release says so if it has all questions. Otherwise they are asked.
     """
     row = FRAMEWORKS[framework]
     path = record_path(RECORDS, framework, version(framework))
@@ -151,7 +151,7 @@ def find_answered_jobs(framework: str, questions: Sequence[Question]) -> list[Jo
 
 
 def time_adapter(asked: WorkerClient, jobs: Sequence[Job]) -> float:
-    """Seconds that a worker takes for these jobs, asked ahead as a run does."""
+    """Seconds that a worker takes for these jobs, asked in advance as in a run."""
     started = time.perf_counter()
     for job in jobs:
         asked.ask(job.question)
@@ -378,7 +378,7 @@ def main(names: Sequence[str]) -> None:
     """Measure the parts called ``names``, all if there are none."""
     if unknown := set(names) - set(PARTS):
         sys.exit(f"found {', '.join(sorted(unknown))}, wanted some of {', '.join(PARTS)}")
-    # On a larger machine too the figures are those of two cores.
+    # The figures are those of two cores, on a larger machine too.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
     began = os.getloadavg()[0]
     table = ["| | suite | bare | ratio | goal |", "|---|---|---|---|---|"]
