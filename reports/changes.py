@@ -91,7 +91,7 @@ def _row(case: Case, name: str, answers: dict[str, Answer]) -> LayoutChange:
 
 
 def format_cell(mesh: Mesh, subject: str, row: LayoutChange) -> tuple[PlanClass, str]:
-    """What a subject did, as a class and in words."""
+    """What a subject did: its class, and the text of the cell."""
     own = row.fired[subject]
     if own is None:
         return "none", row.ended[subject]

@@ -1,4 +1,4 @@
-"""What became of each public report, and of its kind? Outcomes of reports and of their siblings."""
+"""How do the public reports come out, and other cases of their kind?"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST = 12
 
 
 def siblings(name: str, kind: FaultKind, found: Sequence[JudgedCase]) -> list[JudgedCase]:
-    """The cases of a kind, beside the reports that show it."""
+    """The cases of a kind that are not public reports."""
     return [
         one
         for one in found

@@ -189,7 +189,7 @@ def _explicit_lines(question: Question, fault: Fault, release: str) -> list[str]
             there = places[step.result]
             found.append(f"jax.set_mesh({there})")
         if last and counted and step.op == "grad":
-            raise NoScript("a gradient's collectives cannot be told from those of its forward ops")
+            raise NoScript("a gradient's collectives are mixed with those of its forward ops")
         *inside, line = lines.step_lines(question, step, "explicit", release)
         names = ", ".join(map(lines.variable_name, lines.names_used(question, step)))
         name, _, value = line.partition(" = ")

@@ -100,7 +100,7 @@ _OTHER_STEPS = (
 
 def _spelling_lines(question: Question) -> Iterator[str]:
     step = question.steps[0]
-    # Without the layout that is asked for, which both lines have.
+    # Without the requested layout, which both lines have.
     yield f"# {format_step(msgspec.structs.replace(step, to=None), question.mesh)}"
 
     def known() -> dict[str, TensorType]:

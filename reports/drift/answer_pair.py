@@ -73,6 +73,6 @@ def _gradient_of(of: str) -> tuple[str, str]:
     return f"{_GRADIENT} of {of}", OPS[_GRADIENT].family
 
 
-def _family(op: str, otherwise: str) -> str:
+def _family(op: str, default: str) -> str:
     row = OPS.get(op)
-    return otherwise if row is None else row.family
+    return default if row is None else row.family

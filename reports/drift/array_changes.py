@@ -36,8 +36,8 @@ class ArrayDifference(msgspec.Struct, frozen=True):
 
 def allowed_between_releases(case: Case, right: Truth, name: str) -> Tolerance:
     """How far an input or result may differ between two releases and still be the same."""
-    otherwise = EXACT if case.question.recipe is None else TRAINING_TOLERANCE
-    return double_tolerance(right.allowed.get(name, otherwise))
+    default = EXACT if case.question.recipe is None else TRAINING_TOLERANCE
+    return double_tolerance(right.allowed.get(name, default))
 
 
 def first_difference(

@@ -105,7 +105,7 @@ def html(stories: Sequence[FrameworkHistory], known: Mapping[str, Case]) -> str:
 
 
 def _shared(stories: Sequence[FrameworkHistory]) -> dict[str, Any]:
-    """What both pages show beside the findings."""
+    """What both pages show besides the findings."""
     overviews = []
     for story in stories:
         rows, always = tables.find_availability(story)
