@@ -108,7 +108,9 @@ class _StoredAnswer(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkn
 
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(dict[str, _StoredAnswer | str])
+# The answers to one question, by subject.
+StoredAnswers = dict[str, _StoredAnswer | str]
+_decoder = msgspec.json.Decoder(StoredAnswers)
 
 
 def encode(answers: Sequence[Answer], mesh: Mesh, values: ArrayStore) -> msgspec.Raw:

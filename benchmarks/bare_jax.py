@@ -1,9 +1,9 @@
 """What do JAX's own calls cost, route by route?
 
-For each question just the placing of the inputs, `jax.jit`, `lower`, `compile`, the call, and
-reading: `np.asarray` and the addressable shards of what is checked. The lines and plans are
-the adapter's; no HLO is dumped or read, nothing is kept, sent or compared. The environment
-says how many devices there are, as JAX reads it once.
+A question takes the placing of its inputs, `jax.jit`, `lower`, `compile`, the call, and reading
+the result: `np.asarray` and the addressable shards of what is checked. The lines and redistribution
+plans are the adapter's. No HLO is dumped or read, and nothing is kept, sent or compared. The
+environment sets the number of devices, since JAX reads it once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PLANNERS = {"jax/shard_map:implied": implied_plan, "jax/shard_map:cheapest": ch
 
 
 def compiled(jobs: Sequence[Job]) -> Callable[[int, int], None]:
-    """Runs jobs, each subject's program compiled anew."""
+    """Runs jobs, and compiles each subject's program anew."""
     calls = [[_calls(job.question, subject) for subject in job.subjects] for job in jobs]
 
     def run(first: int, last: int) -> None:
@@ -55,7 +55,7 @@ def _calls(question: Question, subject: str) -> list[Call]:
 
 def _put(given: Input, mesh: Mesh, kind: source_lines.Kind) -> Call:
     def put(values: Values) -> None:
-        # Beside JAX's calls this views bytes as an array and names a spec: some 0.03 ms.
+        # This also views bytes as an array and makes a spec, which takes 0.03 ms.
         there = arrays.jax_mesh(mesh, kind)
         values[given.name] = arrays.place_input(given, mesh, there, stack=kind == "Auto")
 
@@ -65,7 +65,7 @@ def _put(given: Input, mesh: Mesh, kind: source_lines.Kind) -> Call:
 def _program(function: Callable[..., Any], names: Sequence[str], results: Sequence[str]) -> Call:
     def call(values: Values) -> None:
         arguments = [values[name] for name in names]
-        # JAX keeps what it compiled for as long as the function lives: this one is gone at once.
+        # JAX keeps a compiled program as long as its function lives, so this function is new.
         found = jax.jit(lambda *given: function(*given)).lower(*arguments).compile()(*arguments)
         values.update(zip(results, found if isinstance(found, tuple) else (found,), strict=True))
 
@@ -126,7 +126,7 @@ def _read(name: str, whole: bool) -> Call:
             np.asarray(shard.data)
         if whole and not array.sharding.is_fully_replicated:
             array = _gather(array)
-        # JAX cannot read an empty array whose shards do not fit the layout that it says.
+        # JAX cannot read an empty array whose shards do not fit its sharding.
         if array.size:
             np.asarray(array)
 

@@ -1,8 +1,8 @@
 """What do DTensor's own calls cost, in ranks that are forked and kept, or spawned for each test?
 
-Each rank makes just the calls of the questions: the lines that the adapter runs (as text they
-are the same), `to_local` and `full_tensor` of what is checked. Ranks keep meshes as the
-adapter's do. Nothing is recorded, sent or compared.
+Each rank makes only the calls of the questions: the lines that the adapter runs, and `to_local`
+and `full_tensor` of what is checked. Ranks keep meshes, as those of the adapter do. Nothing is
+recorded, sent or compared.
 """
 
 from __future__ import annotations
@@ -20,29 +20,28 @@ from typing import Any
 import msgspec
 import torch
 
-# DTensor imports it at its first call: a warm parent has it, else each rank pays two seconds.
+# DTensor imports it at its first call, which would take two seconds in each rank.
 import torch._dynamo
 import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, debug
+from torch.distributed.tensor import DTensor
 from torch.multiprocessing.spawn import spawn
 
-from adapters.torch_dtensor.source_lines import IMPORTS, mesh_source, variable_name
+from adapters.torch_dtensor.compat import clear_layout_caches, names_for_lines
+from adapters.torch_dtensor.source_lines import mesh_source, variable_name
 from adapters.torch_dtensor.task_lines import count_ranks, make_task
 from adapters.torch_dtensor.tensors import to_tensor
 from benchmarks.bare import Job
 from cases.model import Mesh, Question
 
 Run = Callable[[int, int], None]
-_clear_caches: Callable[[], None] = debug._clear_sharding_prop_cache
 _SPAN = struct.Struct("ii")
-_names: dict[str, Any] = {}
-exec("\n".join(IMPORTS), _names)
+_names: dict[str, Any] = names_for_lines()
 
 
 class Program(msgspec.Struct, frozen=True):
-    """A question as calls. ``inputs``: variable, its tensors, and the devices that they are of."""
+    """The calls for a question. ``inputs``: variable, its tensors, and their devices."""
 
     size: int
     meshes: tuple[tuple[str, Mesh], ...]
@@ -52,7 +51,7 @@ class Program(msgspec.Struct, frozen=True):
 
 
 def forked(jobs: Sequence[Job]) -> Run:
-    """Runs jobs in worlds of ranks, one world for each size, forked from here when first needed."""
+    """Runs jobs in worlds of ranks, one for each size, forked from here when first needed."""
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
     programs = [_program(job.question) for job in jobs]
@@ -88,7 +87,7 @@ def spawned(jobs: Sequence[Job]) -> Run:
 def _program(question: Question) -> Program:
     lines = make_task(question)
     if lines.derived or question.fresh:
-        raise ValueError(f"{question.id}: wants a world of its own, which is not measured")
+        raise ValueError(f"{question.id}: needs a world of its own, which is not measured")
     text = [
         f"{line.variable} = {line.source}"
         for line in (*(data.line for data in lines.inputs), *lines.steps)
@@ -110,7 +109,7 @@ def _fork(size: int, programs: list[Program], worlds: dict[int, list[socket.sock
         ours, theirs = socket.socketpair()
         worlds[size].append(ours)
         if os.fork() == 0:
-            # Else no rank would see the end of its link when this process has ended.
+            # Otherwise no rank would see that its link closes when this process ends.
             for link in itertools.chain(*worlds.values()):
                 link.close()
             try:
@@ -138,8 +137,8 @@ def _serve(rank: int, link: socket.socket, programs: list[Program]) -> None:
 
 def _call(program: Program, rank: int, meshes: dict[Mesh, DeviceMesh]) -> None:
     names = dict(_names)
-    # Cold, as a case asked alone would be, and as the suite has them.
-    _clear_caches()
+    # As in the suite, every question starts without cached layouts.
+    clear_layout_caches()
     for name, mesh in program.meshes:
         if mesh not in meshes:
             meshes[mesh] = eval(mesh_source(mesh), _names)
@@ -153,7 +152,7 @@ def _call(program: Program, rank: int, meshes: dict[Mesh, DeviceMesh]) -> None:
             value.full_tensor()
     for value in values:
         local = value.to_local()
-        # A collective may be filling it still.
+        # A collective may still be filling it.
         getattr(local, "wait", lambda: None)()
 
 

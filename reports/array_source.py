@@ -1,4 +1,4 @@
-"""How is an array written in a script? As Python that makes it again, exact to the bit.
+"""How is an array written in a script? As Python that makes the same bits.
 
 Short forms where there is one, else nested lists, else packed bytes. Knows neither framework:
 their names are text here.
@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 
 from cases.arrays import Array, numpy_dtype, pack, unpack
 
-# Longest list literal, in characters; what is longer is packed.
+# The longest list literal, in characters. Longer ones are packed bytes.
 _LONGEST = 360
-# What needs no shorter form.
+# A text of this length needs no shorter form.
 _SHORT = 72
 WIDTH = 100
 
 
 def array_expression(array: Array, module: str) -> str:
-    """The expression of an array by ``module``, which is "torch" or "np"."""
+    """The expression that makes an array. ``module``: "torch" or "np"."""
     values = unpack(array)
     dtype = _dtype(array.dtype, module)
     make, cast = ("torch.tensor", f"dtype={dtype}") if module == "torch" else ("np.array", dtype)
@@ -33,7 +33,7 @@ def array_expression(array: Array, module: str) -> str:
         return f"{module}.zeros({array.shape}, dtype={dtype})"
     if (short := _arange_arguments(values)) is not None:
         whole = f"{module}.arange({short}"
-        # NumPy counts in no dtype of ml_dtypes.
+        # np.arange has no dtypes of ml_dtypes.
         made = f"{whole}).astype({dtype})" if "jnp" in dtype else f"{whole}, dtype={dtype})"
         return made + (f".reshape{array.shape}" if values.ndim > 1 else "")
     if values.size > 2 and values.dtype.kind != "c" and (values == values.flat[0]).all():
@@ -49,7 +49,7 @@ def array_expression(array: Array, module: str) -> str:
 
 
 def indexed_expression(arrays: Sequence[Array], module: str, index: str) -> str:
-    """The expression of one of several arrays, by the text of its index."""
+    """The expression that makes one of several arrays. ``index``: the text of its index."""
     if all(one == arrays[0] for one in arrays):
         return array_expression(arrays[0], module)
     if (moved := first_and_shifts(arrays, module)) is not None:
@@ -62,12 +62,12 @@ def indexed_expression(arrays: Sequence[Array], module: str, index: str) -> str:
 
 
 def first_and_shifts(arrays: Sequence[Array], module: str) -> tuple[str, list[int]] | None:
-    """The first of several arrays, and the whole number that each has more; None if not so."""
+    """The first of several arrays, and the whole number that each adds to it; None if none does."""
     known = [one for array in arrays if (one := _as_whole_numbers(unpack(array))) is not None]
     alike = {one.shape for one in known}
     if len(known) < len(arrays) or len(alike) > 1 or not arrays[0].size:
         return None
-    # Narrow dtypes have no room for both.
+    # A narrow dtype may not hold the sum.
     if numpy_dtype(arrays[0].dtype).itemsize < 4:
         return None
     shifts = [one - known[0] for one in known]
@@ -77,7 +77,7 @@ def first_and_shifts(arrays: Sequence[Array], module: str) -> tuple[str, list[in
 
 
 def replace_by_ones(arrays: Sequence[Array]) -> tuple[Array, ...]:
-    """Ones in place of real numbers, where only shapes matter; as they are if short enough."""
+    """Ones instead of floats, where only shapes matter; unchanged if the text is short enough."""
     dtype = arrays[0].dtype
     short = (
         all(one == arrays[0] for one in arrays) and len(array_expression(arrays[0], "np")) <= _SHORT
@@ -93,7 +93,7 @@ def stack_arrays(arrays: Sequence[Array]) -> Array:
 
 
 def wrap_line(line: str, indent: int) -> list[str]:
-    """A line of Python, broken after commas inside brackets where it is too long."""
+    """A line of Python, which is broken after commas inside brackets if it is too long."""
     breaks, depth, quote = [], 0, ""
     for at, sign in enumerate(line):
         if quote:
@@ -108,7 +108,7 @@ def wrap_line(line: str, indent: int) -> list[str]:
                 breaks.append((at, depth))
     lines, start, room = [], 0, WIDTH - indent
     while len(line) - start > room:
-        # Outermost brackets first, and of those the last that fits, unless much is left empty.
+        # Break in the outermost brackets, at the last place that fits and fills half the line.
         fitting = [(at, deep) for at, deep in breaks if start < at <= start + room]
         far = [(at, deep) for at, deep in fitting if at > start + room // 2] or fitting
         if not far:
@@ -127,7 +127,7 @@ def _dtype(name: str, module: str) -> str:
 
 
 def _as_whole_numbers(values: NDArray[Any]) -> NDArray[np.float64] | None:
-    """The elements in float64, if they are whole numbers that every dtype counts exactly."""
+    """The elements in float64, if they are whole numbers that every dtype holds exactly."""
     if values.dtype.kind in "bc":
         return None
     wide = values.astype(np.float64)
@@ -141,7 +141,7 @@ def _as_whole_numbers(values: NDArray[Any]) -> NDArray[np.float64] | None:
 
 
 def _arange_arguments(values: NDArray[Any]) -> str | None:
-    """The arguments of the ``arange`` of whole numbers that the elements in order are."""
+    """The arguments of ``arange``, if the elements in order are such a progression."""
     wide = _as_whole_numbers(values)
     if wide is None or wide.size < 4:
         return None
@@ -155,7 +155,7 @@ def _arange_arguments(values: NDArray[Any]) -> str | None:
 
 
 def _sum_of_aranges(values: NDArray[Any], module: str) -> str | None:
-    """The sum of one progression along each dim that the elements are."""
+    """A sum of an ``arange`` along each dim, if the elements are such a sum."""
     wide = _as_whole_numbers(values)
     if wide is None or wide.ndim < 2:
         return None
@@ -189,7 +189,7 @@ def _scalar(value: Any, module: str) -> str:
         return f"{module}.nan"
     if math.isinf(number):
         return f"{'-' if number < 0 else ''}{module}.inf"
-    # The shortest decimal of the dtype, where reading it as a double first gives the same.
+    # The shortest decimal of the dtype, if it is the same when read as a double first.
     text = str(value)
     if type(value)(float(text)) != value:
         text = repr(number)

@@ -1,16 +1,10 @@
-"""Which collectives does each change of layout on 2x2 take? The table of 144, from the records.
-
-``python -m reports.changes`` writes `docs/changes-2x2.md`; a test checks that it is fresh.
-Reads the committed records and asks no framework.
-"""
+"""Which collectives does each change of layout on 2x2 take? A table of 144, from the records."""
 
 from __future__ import annotations
 
 import itertools
-import sys
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -24,6 +18,7 @@ from cases.catalogue import redistribute
 from cases.model import Case, Mesh
 from reports.judged_catalogue import Outcome, end_word
 from reports.tell import recorded_answers
+from reports.templates import DOCS, render
 from suites.collectives import (
     ImpliedCollectives,
     compare_collectives,
@@ -35,14 +30,13 @@ from suites.collectives import (
 from suites.observation import Fired, total_bytes
 from suites.wording import format_collectives
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "changes-2x2.md"
+PAGE = DOCS / "changes-2x2.md"
 SOURCES = ("R", "S(0)", "S(1)", "P(sum)")
 TARGETS = ("R", "S(0)", "S(1)")
-# How the table writes them.
+# How the table writes placements.
 SHORT = {"R": "R", "S(0)": "S0", "S(1)": "S1", "P(sum)": "P"}
 SUBJECTS = tuple(subject for row in FRAMEWORKS.values() for subject in row.subjects)
 ITEMSIZE = 4
-
 
 PlanClass = Literal["implied", "rule", "free", "costly", "none"]
 PLAN_CLASSES: dict[PlanClass, str] = {
@@ -55,9 +49,9 @@ PLAN_CLASSES: dict[PlanClass, str] = {
 
 
 class LayoutChange(msgspec.Struct, frozen=True):
-    """One change, what it implies, what each subject fired, and how each ended.
+    """One change, what it implies, and by subject what it fired and how it ended.
 
-    ``fired``: None where a subject did not come to its end.
+    ``fired``: None where a subject did not finish.
     """
 
     case: Case
@@ -87,18 +81,17 @@ def _row(case: Case, name: str, answers: dict[str, Answer]) -> LayoutChange:
     assert step.to is not None
     by = implied_by_redistribution(mesh, given.layout, step.to, given.shape, ITEMSIZE)
     fired: dict[str, Fired | None] = {}
-    ended: dict[str, Outcome] = {}
     for subject, answer in answers.items():
-        ended[subject] = end_word(answer.end)
         fired[subject] = None
         if isinstance(answer.end, Done):
-            own = answer.program if answer.program is not None else answer["y"].collectives
-            fired[subject] = own
+            whole = answer.program
+            fired[subject] = answer["y"].collectives if whole is None else whole
+    ended = {subject: end_word(answer.end) for subject, answer in answers.items()}
     return LayoutChange(case, name, by, fired, ended)
 
 
 def format_cell(mesh: Mesh, subject: str, row: LayoutChange) -> tuple[PlanClass, str]:
-    """What a subject did, as a class and in words."""
+    """What a subject did: its class, and the text of the cell."""
     own = row.fired[subject]
     if own is None:
         return "none", row.ended[subject]
@@ -109,14 +102,11 @@ def format_cell(mesh: Mesh, subject: str, row: LayoutChange) -> tuple[PlanClass,
     if explained.plan is not None:
         severity = compare_collectives(mesh, subject, "y", own, by).severity
         same = explain_by_lowerings(mesh, "", own, cheap).plan is None
-        words = "= cheapest" if same else f"{explained.plan}: {format_collectives(own)}"
-        told = f"{words} ({_format_factor(own, row.by.implied)}, {_format_factor(own, cheap)})"
-        return "costly" if severity == "costly" else "free", told
-    more = (
-        ""
-        if total_bytes(own) == total_bytes(by.implied)
-        else f" ({_format_factor(own, by.implied)})"
-    )
+        text = "= cheapest" if same else f"{explained.plan}: {format_collectives(own)}"
+        text += f" ({_format_factor(own, row.by.implied)}, {_format_factor(own, cheap)})"
+        return "costly" if severity == "costly" else "free", text
+    equal = total_bytes(own) == total_bytes(by.implied)
+    more = "" if equal else f" ({_format_factor(own, by.implied)})"
     if explained.rules:
         return "rule", f"rule: {format_collectives(own)}{more}"
     if only_executes_plans(subject):
@@ -126,7 +116,7 @@ def format_cell(mesh: Mesh, subject: str, row: LayoutChange) -> tuple[PlanClass,
 
 
 def _format_factor(fired: Fired, by: Fired) -> str:
-    """Bytes beside those of another plan, as short as a cell needs them: ``2x``."""
+    """Bytes relative to those of another plan, as short as a cell needs them: ``2x``."""
     ours, theirs = total_bytes(fired), total_bytes(by)
     if theirs:
         return f"{ours / theirs:.3g}x"
@@ -135,75 +125,39 @@ def _format_factor(fired: Fired, by: Fired) -> str:
 
 def page() -> str:
     """The page, in Markdown."""
-    table = layout_changes()
-    mesh = redistribute.TWO
-    lines = [
-        "# Changes of layout on 2x2",
-        "",
-        "Written by `python -m reports.changes` from the committed records; do not edit.",
-        "",
-        "All 144 changes from {R, S(0), S(1), P(sum)}² to {R, S(0), S(1)}² on a mesh"
-        " `{a=2, b=2}`, an 8x8 float32 tensor of 256 bytes. *Implied* is the placement algebra,"
-        " axis by axis; *cheapest* the redistribution plan of fewest bytes, then of fewest"
-        " collectives. Bytes are those that the busiest device receives. A subject's cell says"
-        " `= implied`; or `= its plan`, for the routes that execute one; or `rule:` and what it"
-        " fired, where a named lowering rule explains it; or the kind of another plan, what it"
-        " fired, and its bytes over those of the implied and of the cheapest plan. Another plan is"
-        " *costly* if it moves more bytes than the implied one, else *free*.",
-        "",
-        *_figures(mesh, table),
-        "",
-        "A simpler algebra ignores nesting: it has torch at 92, 36 and 16 and JAX at 63, 20 and 61."
-        " Here an axis that is inner to one that is added, removed or moved has changed too. So"
-        " in 10 changes more DTensor does what is implied, or that by the rule for all-to-all,"
-        " when it gathers nested axes and cuts them again. One collective over both axes, where"
-        " two were implied, is a rule of its own, which explains 11 more of JAX's. Equal counts"
-        " of the two frameworks depend on no algebra.",
-        "",
-        "| change | implied | cheapest | " + " | ".join(SUBJECTS) + " |",
-        "|---|---|---|" + "---|" * len(SUBJECTS),
-    ]
-    for row in table:
-        given, step = row.case.question.inputs[0], row.case.question.steps[0]
-        assert step.to is not None
-        plans = [
-            planner(mesh, given.layout, step.to, given.shape)
-            for planner in (implied_plan, cheapest_plan)
-        ]
-        costs = [f"{float(plan_bytes(mesh, plan, given.shape, ITEMSIZE)):g} B" for plan in plans]
-        plans_fired = row.by.implied, row.by.cheapest or ()
-        cells = [
-            f"{format_collectives(one)}, {cost}" if one else "none"
-            for one, cost in zip(plans_fired, costs)
-        ]
-        if Counter(plans_fired[0]) == Counter(plans_fired[1]):
-            cells[1] = "= implied"
-        cells += [format_cell(mesh, subject, row)[1] for subject in SUBJECTS]
-        lines.append("| " + " | ".join([row.name, *cells]) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def _figures(mesh: Mesh, table: list[LayoutChange]) -> list[str]:
-    lines = [
-        f"| subject | {' | '.join(PLAN_CLASSES.values())} |",
-        "|---" * (len(PLAN_CLASSES) + 1) + "|",
-    ]
+    changes, mesh = layout_changes(), redistribute.TWO
+    counts, equal_counts = [], []
     for subject in SUBJECTS:
-        counted = Counter(format_cell(mesh, subject, row)[0] for row in table)
-        numbers = " | ".join(str(counted[kind]) for kind in PLAN_CLASSES)
-        lines.append(f"| {subject} | {numbers} |")
+        classes = Counter(format_cell(mesh, subject, row)[0] for row in changes)
+        counts.append([subject, *(classes[one] for one in PLAN_CLASSES)])
     for subject in SUBJECTS[1:3]:
+        pairs = [(row.fired["torch"], row.fired[subject]) for row in changes]
         equal = sum(
             one is not None and other is not None and same_counts(one, other)
-            for one, other in ((row.fired["torch"], row.fired[subject]) for row in table)
+            for one, other in pairs
         )
-        lines += [
-            "",
-            f"Bare counts by kind are equal in torch and {subject} for {equal} of {len(table)}.",
-        ]
-    return lines
+        equal_counts.append((subject, equal))
+    return render(
+        PAGE.name,
+        classes=[*PLAN_CLASSES.values()],
+        counts=counts,
+        equal_counts=equal_counts,
+        subjects=[*SUBJECTS],
+        rows=[_cells(mesh, row) for row in changes],
+    )
 
 
-if __name__ == "__main__":
-    PAGE.write_text(page())
-    sys.stdout.write(f"{PAGE}\n")
+def _cells(mesh: Mesh, row: LayoutChange) -> list[str]:
+    """A change's name, what it implies, what is cheapest, and what each subject did."""
+    given, step = row.case.question.inputs[0], row.case.question.steps[0]
+    assert step.to is not None
+    fired = row.by.implied, row.by.cheapest or ()
+    cells = []
+    for planner, collectives in zip((implied_plan, cheapest_plan), fired):
+        plan = planner(mesh, given.layout, step.to, given.shape)
+        cost = float(plan_bytes(mesh, plan, given.shape, ITEMSIZE))
+        text = f"{format_collectives(collectives)}, {cost:g} B" if collectives else "none"
+        cells.append(text)
+    if Counter(fired[0]) == Counter(fired[1]):
+        cells[1] = "= implied"
+    return [row.name, *cells, *(format_cell(mesh, subject, row)[1] for subject in SUBJECTS)]

@@ -1,8 +1,7 @@
-"""What would a script have to show? Of a judged case, the first fault of a framework, as data.
+"""What must a script show? The first fault of each framework in a judged case, as data.
 
-Chooses and describes; knows no framework's lines. Refuses to show what no program of a user's
-own could: a count that only a record pins, a counter of ours, a plan that differs in mesh
-axes alone.
+Knows no framework's lines. There is no script for what a user's program cannot show: a count that
+only a record pins, a counter of this suite, a redistribution plan that differs only in mesh axes.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ Check = Literal[
 ]
 Counts = dict[str, int]
 
-# The checks in which the values of the inputs matter, and ops that refuse some whatever is asked.
+# Checks in which the values of the inputs matter, and op families that refuse some values.
 _VALUE_CHECKS = ("ends", "full", "shards", "own shards")
 _REFUSES_BY_VALUE = ("linalg",)
 
@@ -68,14 +67,15 @@ _REFUSES_BY_VALUE = ("linalg",)
 class Fault(msgspec.Struct, frozen=True):
     """One fault of one subject, and what is right instead.
 
-    ``step``: an input, a result or a mesh step, None for the whole program; ``full``: where
-    it is materialised. By ``check``, wanted is: "ends" an answer; "full" ``arrays[0]`` on every
-    rank; "shards" and "mesh" ``arrays`` by mesh position; "own shards" the slices that ``held``
-    of the framework's own full tensor; "offsets" ``offsets``, None for any; "layout"
-    ``layout``; "counts" one of ``counts``; "total" no more collectives than in ``counts[0]``;
-    "refusal" one of the mesh step. ``part``: of a mesh, an axis for the group along it,
-    "coordinate", or "" for the grid.
-    ``mesh``: the one that the step's tensor lies on. ``wanted`` and ``got``: for people.
+    ``step``: an input, a result or a mesh step, None for the whole program. ``full``: the fault is
+    in materialising it. ``mesh``: the mesh of the step's tensor. ``part`` of a mesh: "" for the
+    grid, "coordinate", or an axis for the group along it. ``check`` says what is right:
+
+    - "ends": any answer. "refusal": that the mesh step is refused.
+    - "full": ``arrays[0]`` on every rank. "shards" and "mesh": ``arrays`` by mesh position.
+    - "own shards": the slices ``shard_ranges`` of the framework's own full tensor.
+    - "offsets": ``offsets``, where None allows any. "layout": ``layout``.
+    - "counts": one of ``counts``. "total": no more collectives than in ``counts[0]``.
     """
 
     verdict: Verdict
@@ -96,18 +96,23 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def exact(self) -> bool:
-        """Whether equal is what is asked, of things that are no NaN."""
+        """Whether the arrays must be equal to the bit, and have no NaN."""
         bare = not self.allowed.rtol and not self.allowed.atol
         return bare and not any(np.isnan(unpack(one).astype(complex)).any() for one in self._right)
 
     @property
     def dtype(self) -> str:
-        """The dtype of what is wanted."""
+        """The dtype of the right arrays."""
         return self._right[0].dtype
 
     @property
+    def wide(self) -> str:
+        """A dtype in which comparing what is wanted rounds nothing."""
+        return "complex128" if self.dtype.startswith("complex") else "float64"
+
+    @property
     def differs_in_shape(self) -> bool:
-        """Whether elements alone would not show the difference: dtypes, shapes, empty shards."""
+        """Whether the elements do not show the difference: other dtypes or shapes, empty shards."""
         seen = self.seen
         return any(
             0 in one.shape or (seen is not None and seen.dtype != one.dtype) for one in self._right
@@ -119,22 +124,22 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 def needs_values(question: Question, fault: Fault) -> bool:
-    """Whether a script has to have the very numbers of the inputs."""
+    """Whether a script needs the values of the inputs, not just their shapes."""
     choosy = any(OPS[step.op].family in _REFUSES_BY_VALUE for step in question.steps)
     return choosy or fault.check in _VALUE_CHECKS
 
 
 class NoScript(Exception):
-    """No script shows it; the text says why."""
+    """No script can show it; the text says why."""
 
 
 def find_faults(
     case: Case, judgement: Judgement, answers: Mapping[str, Answer]
 ) -> tuple[dict[str, Fault], dict[str, str]]:
-    """By framework: the first fault that a script can show; and where there is none, why.
+    """By framework: the first fault that a script can show; or why there is none.
 
-    What fails before what is known, what is wrong before what is refused or costly, then in the
-    order of the steps, of `ASPECTS` and of the routes.
+    Divergences come before known ones, and the gravest first. Then the order is that of the steps,
+    of `ASPECTS` and of the routes.
     """
     bad = [
         (verdict, finding)
@@ -194,7 +199,7 @@ def _describe_fault(
         return _mesh_fault(case, fault)
     match observed:
         case Ended(Crashed()):
-            # A process that died left no word of the step.
+            # A process that died did not say at which step.
             return replace(fault, step=None, full=False)
         case Ended():
             return fault
@@ -212,15 +217,15 @@ def _describe_fault(
             offsets = stated if verdict.aspect == "shards" else _offsets_of_layout(mesh, seen)
             return replace(fault, check="offsets", offsets=offsets or ())
         case RanksDiffer() if seen is None:
-            # Some ranks raised, with other messages, or while others came to the end.
+            # Ranks raised different errors, or some raised and others finished.
             return replace(fault, step=None, full=False)
         case WrongValue() | WrongDtype() | WrongShape() | WrongShard() | RanksDiffer():
             return _value_fault(case, fault, answers, right)
-    raise NoScript("it shows in the records or in the counters of this suite, and in no program")
+    raise NoScript("only the records or the counters of this suite show it, and no program does")
 
 
 def _mesh_fault(case: Case, fault: Fault) -> Fault:
-    """What is wrong of a derived mesh: that it was made, its grid, a coordinate, a group."""
+    """A fault of a derived mesh: that it was made, its grid, a coordinate or a group."""
     replace = msgspec.structs.replace
     name, _, axis = (fault.step or "").partition("/")
     if name == case.expectation.refused:
@@ -235,7 +240,7 @@ def _mesh_fault(case: Case, fault: Fault) -> Fault:
 
 
 def _value_fault(case: Case, fault: Fault, answers: Mapping[str, Answer], right: Truth) -> Fault:
-    """What is wrong of a value: the full tensor, else a shard, else both against one another."""
+    """A fault of a value: the full tensor, else a shard, else that the two do not fit together."""
     replace = msgspec.structs.replace
     name, verdict, seen = fault.step or "", fault.verdict, fault.seen
     assert seen is not None
@@ -246,17 +251,17 @@ def _value_fault(case: Case, fault: Fault, answers: Mapping[str, Answer], right:
         theirs = answers[verdict.against][name].shards or ()
         whole = tuple(one for one in theirs if one is not None)
         if len(whole) < fault.mesh.size:
-            raise NoScript("not every device's shard is there to hold against")
+            raise NoScript("the shards to compare with are not all known")
         return replace(fault, check="shards", arrays=whole, allowed=double_tolerance(allowed))
     wanted = None if name in right.own else right.values.get(name)
     if wanted is not None and any(difference(wanted, full, allowed) for full in seen.full):
         return replace(fault, check="full", arrays=(wanted,), allowed=allowed)
     if fault.observed == "ranks differ" and len(set(seen.full)) > 1:
-        # Random numbers have no right value, but that of the first rank for all.
+        # Random numbers have no right value, but all ranks must have those of the first.
         return replace(fault, check="full", arrays=seen.full[:1])
     layout = seen.layout
     if not isinstance(layout, Layout) or layout.partial or seen.disagreements:
-        raise NoScript("what ranks say of themselves, or addends that do not add up")
+        raise NoScript("ranks report different layouts, or partial shards have a wrong sum")
     held = index_ranges(fault.mesh, layout, seen.shape)
     if wanted is not None:
         value = unpack(wanted)
@@ -268,7 +273,7 @@ def _value_fault(case: Case, fault: Fault, answers: Mapping[str, Answer], right:
 
 
 def _offsets_of_layout(mesh: Mesh, seen: Observed) -> tuple[tuple[int, ...] | None, ...]:
-    """Where each shard begins by the layout reported; None where it holds nothing."""
+    """The offset of each shard by the reported layout; None where it is empty."""
     assert isinstance(seen.layout, Layout)
     held = index_ranges(mesh, seen.layout, seen.shape)
     return tuple(None if 0 in local_shape(spans) else offset(spans) for spans in held)
@@ -277,7 +282,7 @@ def _offsets_of_layout(mesh: Mesh, seen: Observed) -> tuple[tuple[int, ...] | No
 def _plan_fault(fault: Fault, implied: Fired, fired: Fired) -> Fault:
     wanted = _count_kinds(implied)
     forms = [wanted]
-    # A lowering rule would agree, and so would one collective over several axes.
+    # Lowered collectives are right too, and so is one collective over several axes.
     for _, kind, instead in LOWERINGS.get(framework_of(fault.verdict.subject), ()):
         lowered = Counter(instead if one.kind == kind else one.kind for one in implied)
         forms.append(dict(lowered))
@@ -287,7 +292,7 @@ def _plan_fault(fault: Fault, implied: Fired, fired: Fired) -> Fault:
 
 def _count_fault(fault: Fault, forms: Sequence[Counts], got: Counts) -> Fault:
     if got == forms[0]:
-        raise NoScript("the kinds are those wanted, over other mesh axes")
+        raise NoScript("the collectives differ only in their mesh axes")
     distinct = [one for at, one in enumerate(forms) if one not in forms[:at] and one != got]
     return msgspec.structs.replace(fault, check="counts", counts=tuple(distinct))
 

@@ -1,11 +1,10 @@
-"""How does the catalogue come out in the committed records? Judged once, for every page.
+"""How does every case of the catalogue come out, by the committed records? For the pages.
 
-Asks no framework. What an outcome is called here is for tables; the verdicts say more.
+The catalogue is judged once. An outcome is one word for tables; the verdicts say more.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, get_args
@@ -23,15 +22,15 @@ from suites.judge import judge
 from suites.observation import Ended
 from suites.verdict import Finding, Verdict
 
-# The routes that compute: those of shard_map only move.
+# The routes that compute. Those of shard_map only execute redistribution plans.
 ROUTES = ("torch", "jax/jit", "jax/explicit")
 
 Outcome = Literal["sound", "documented", "wrong", "refuses", "hangs", "crashes", "unsupported"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-# The outcomes that leave a user with a wrong number, or with nothing at all.
+# The outcomes that give a user a wrong value, or nothing at all.
 BAD: tuple[Outcome, ...] = ("wrong", "hangs", "crashes")
 
-# What may be wrong with a result itself, and not with what was fired on the way to it.
+# The aspects of a result itself, without its collectives.
 _RESULTS: tuple[Aspect, ...] = (
     "soundness", "global", "gradients", "shards", "layout", "meshes",
 )  # fmt: skip
@@ -63,14 +62,14 @@ def ledger() -> tuple[Cause, ...]:
 
 @lru_cache(maxsize=1)
 def judge_catalogue() -> tuple[JudgedCase, ...]:
-    """Every case of the catalogue, as the committed records answer it."""
+    """Every case of the catalogue, judged by the committed records."""
     return tuple(
         judge_case(case, recorded_answers(case), recorded_promises()) for case in catalogue()
     )
 
 
 def judge_case(case: Case, answers: Mapping[str, Answer], promised: Promises) -> JudgedCase:
-    """How a case comes out with these answers; both are given by subject."""
+    """How a case comes out. Answers and promises are given by subject."""
     judgement = judge(case, answers, ledger(), promises=promised)
     found: dict[str, list[Finding]] = {subject: [] for subject in answers}
     for verdict, finding in zip(judgement.verdicts, judgement.findings, strict=True):
@@ -80,11 +79,11 @@ def judge_case(case: Case, answers: Mapping[str, Answer], promised: Promises) ->
 
 
 def outcome_of(found: Iterable[Finding]) -> Outcome:
-    """What a subject did with a case, in a word: how it ended first, then whether it is right."""
+    """What a subject did with a case: how it ended, else whether it is right."""
     worst: Outcome = "sound"
     for one in found:
         if one.aspect == "ending":
-            # Only what the release or the route has no form for ends and cannot be compared.
+            # An end that cannot be compared means that there is no form for the case.
             if not one.comparable:
                 return "unsupported"
             if isinstance(one.observation, Ended):
@@ -98,7 +97,7 @@ def outcome_of(found: Iterable[Finding]) -> Outcome:
 
 
 def end_word(end: End) -> Outcome:
-    """How an answer ended, in a word; "sound" if it came to its end."""
+    """How an answer ended; "sound" if it finished."""
     match end:
         case Done():
             return "sound"
@@ -113,7 +112,7 @@ def end_word(end: End) -> Outcome:
 
 
 def count_outcomes(cases: Sequence[JudgedCase], subject: str) -> dict[Outcome, int]:
-    """How many cases came out how, for one subject."""
+    """How many cases have each outcome, for one subject."""
     found = dict.fromkeys(OUTCOMES, 0)
     for one in cases:
         if subject in one.outcomes:
@@ -121,15 +120,15 @@ def count_outcomes(cases: Sequence[JudgedCase], subject: str) -> dict[Outcome, i
     return found
 
 
+def format_outcomes(cases: Sequence[JudgedCase], subject: str) -> str:
+    """``5 sound, 2 wrong``."""
+    counts = count_outcomes(cases, subject)
+    return ", ".join(f"{number} {word}" for word, number in counts.items() if number)
+
+
 def cause_link(id: str) -> str:
     """A link to what docs/causes.md says of a cause, from another page in the same folder."""
     return f"[{id}](causes.md#{id.replace('.', '')})"
-
-
-def size(case: Case) -> int:
-    """How small a case is: devices, then elements of its inputs, then steps, in one number."""
-    elements = sum(math.prod(given.shape) for given in case.question.inputs)
-    return case.question.mesh.size * 10**9 + elements * 10**3 + len(case.question.steps)
 
 
 def format_frameworks() -> str:

@@ -1,6 +1,6 @@
-"""What does a change of placement cost? The lesson on one screen, as the committed records have it.
+"""What does a change of placement cost? The lesson on one screen, from the committed records.
 
-``python -m reports.lesson`` prints what README.md shows. Reads records and asks no framework.
+``python -m reports.lesson`` prints what README.md shows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from reports.tell import recorded_answers
 from suites.wording import format_collectives
 
 SUBJECTS = ("torch", "jax/jit", "jax/explicit")
-# Case, and the change as the lesson has it.
+# The id of a case, and the words for its change.
 ROWS = (
     ("lesson-s0-to-r", "S(0) to R"),
     ("lesson-r-to-s0", "R to S(0)"),
@@ -60,27 +60,24 @@ def _shards(case: Case) -> list[str]:
 
 
 def _training(case: Case) -> list[str]:
-    """The tensor-parallel MLP: where its weights lie, what a step fires, how its output arrives."""
+    """The tensor-parallel MLP: layouts of its weights, collectives of a step, and its output."""
     answers = recorded_answers(case)
     lines = ["on tp=2: Linear(4 to 8), ReLU, Linear(8 to 4) through parallelize_module or one jit"]
     for name in ("up.weight", "down.weight"):
-        (told,) = {_weight(case, answers[subject][name]) for subject in SUBJECTS[:2]}
-        lines.append(f"  {name} {told}, in torch and jax/jit")
+        (weight,) = {_weight(case, answers[subject][name]) for subject in SUBJECTS[:2]}
+        lines.append(f"  {name} {weight}, in torch and jax/jit")
     lines.append(_row("", SUBJECTS[:2]))
     for pass_ in ("forward", "backward"):
-        fired = (
-            format_collectives(one for one in answers[subject].program or () if one.pass_ == pass_)
-            for subject in SUBJECTS[:2]
-        )
-        lines.append(_row(pass_, tuple(fired)))
+        programs = (answers[subject].program or () for subject in SUBJECTS[:2])
+        fired = [format_collectives(c for c in one if c.pass_ == pass_) for one in programs]
+        lines.append(_row(pass_, fired))
     out = answers["torch"]["out"]
     lines.append(f"torch's output of shape {list(out.shape)} arrives as {out.note}")
     return lines
 
 
 def _weight(case: Case, seen: Observed) -> str:
-    shapes = {shard.shape for shard in seen.shards or () if shard is not None}
-    (local,) = shapes
+    (local,) = {shard.shape for shard in seen.shards or () if shard is not None}
     where = _placements(case, seen)
     return f"of shape {list(seen.shape)} lies at {where}, local shape {list(local)}"
 
@@ -105,11 +102,8 @@ def _full(answer: Answer) -> str:
     seen = next((one for one in answer.seen if one.name == "y"), None)
     if seen is None:
         return "-"
-    return (
-        "paid already"
-        if seen.full_collectives is None
-        else format_collectives(seen.full_collectives)
-    )
+    fired = seen.full_collectives
+    return "paid already" if fired is None else format_collectives(fired)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,16 @@
-"""What does each op do under sharding, in each route? Outcomes counted, by family and by op.
+"""What does each op do under sharding, in each route? Outcomes are counted by family and by op.
 
-``python -m reports.operators`` writes `docs/operators.md` from the committed records; a test
-checks that it is fresh. ``python -m reports.operators FOLDER`` first takes the outcomes of a
-sweep from the records that ``pytest suites/test_operators.py suites/test_gradients.py
---exhaustive --record=FOLDER`` keeps in a folder, and keeps them in `records/sweep.json`.
+``pytest suites/test_operators.py suites/test_gradients.py --exhaustive --record=FOLDER`` records a
+sweep. ``python -m reports.operators FOLDER`` then stores its outcomes in `records/sweep.json`.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -23,19 +22,21 @@ from reports.judged_catalogue import (
     OUTCOMES,
     ROUTES,
     JudgedCase,
-    Outcome,
     count_outcomes,
     format_frameworks,
+    format_outcomes,
     judge_case,
     judge_catalogue,
 )
+from reports.templates import DOCS, render, store, table
 from suites.record_index import find_records, load_records
 from suites.sources import RECORDS
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "operators.md"
+PAGE = DOCS / "operators.md"
 SWEEP = RECORDS / "sweep.json"
 
 Counts = dict[str, int]
+_TITLES = {"operators": "Forward", "gradients": "Gradients"}
 
 KINDS = (
     "pointwise", "reduction", "contraction", "shape", "indexing", "ordering", "network", "algebra",
@@ -92,65 +93,38 @@ def stored_sweep() -> Sweep:
 
 def page() -> str:
     """The page, in Markdown."""
-    lines = [
-        "# What each op does under sharding",
-        "",
-        "Written by `python -m reports.operators`; do not edit.",
-        "",
-        "An op is *sound* in a case where its result is right and its shards are those of the"
-        " layout that the framework reports. It is *wrong* where a value, a shard or a layout that"
-        " was asked for is not right, with nothing said; *documented* where the framework's own"
-        " documentation says that such a result is undefined. It *refuses* where the framework"
-        " raises, *hangs* where ranks wait for ever, *crashes* where a process dies. *unsupported*"
-        " is what a release or a route has no form for. The collectives that were fired are judged"
-        " apart from this, and are in `--verdicts`.",
-        "",
-        "[causes.md](causes.md) has the cause of every wrong value, refusal, hang and crash, with"
-        " its smallest case.",
-        "",
-    ]
-    for name, title in (("operators", "Forward"), ("gradients", "Gradients")):
+    default = []
+    for name, title in _TITLES.items():
         found = [one for one in judge_catalogue() if one.case.family == name]
-        lines += [
-            f"## {title}: the default catalogue, {len(found):,} cases ({format_frameworks()})",
-            "",
-        ]
         counts = {
-            kind: {route: _without_zeros(count_outcomes([one for one in found if kind in one.case.tags], route))
-                   for route in ROUTES}
+            kind: {
+                route: count_outcomes([one for one in found if kind in one.case.tags], route)
+                for route in ROUTES
+            }
             for kind in KINDS
-        }  # fmt: skip
-        lines += [*_table(counts), ""]
-    kept = stored_sweep()
-    total = sum(_total(kinds) for kinds in kept.counts.values())
-    lines += [
-        f"## The whole sweep: {total:,} combinations of op and placement",
-        "",
-        "Every sample under every placement of its operands on an axis of 4, a covering set on 2x2,"
-        " uneven and empty shards (`--exhaustive`). Run with "
-        + " and ".join(f"{name} {release}" for name, release in kept.versions.items())
-        + ".",
-        "",
-    ]
-    for name, title in (("operators", "Forward"), ("gradients", "Gradients")):
-        if name in kept.counts:
-            lines += [
-                f"{title}, {_total(kept.counts[name]):,} cases:", "",
-                *_table(kept.counts[name]), "",
-            ]  # fmt: skip
-    lines += ["## Op by op, in the default catalogue", "", *_ops()]
-    return "\n".join(lines) + "\n"
+        }
+        default.append({"title": title, "count": f"{len(found):,}", "table": _table(counts)})
+    stored = stored_sweep()
+    sweep = {
+        "total": f"{sum(map(_total, stored.counts.values())):,}",
+        "versions": " and ".join(f"{name} {release}" for name, release in stored.versions.items()),
+        "tables": [
+            {"title": title, "count": f"{_total(kinds):,}", "table": _table(kinds)}
+            for name, title in _TITLES.items()
+            if (kinds := stored.counts.get(name))
+        ],
+    }
+    return render(
+        PAGE.name, frameworks=format_frameworks(), default=default, sweep=sweep, ops=_ops()
+    )
 
 
 def _total(kinds: Mapping[str, Mapping[str, Counts]]) -> int:
     return sum(sum(routes["torch"].values()) for routes in kinds.values())
 
 
-def _without_zeros(counts: Mapping[Outcome, int]) -> Counts:
-    return {word: number for word, number in counts.items() if number}
-
-
-def _table(counts: Mapping[str, Mapping[str, Counts]]) -> list[str]:
+def _table(counts: Mapping[str, Mapping[str, Mapping[Any, int]]]) -> str:
+    """A row for each kind of op, a column for each outcome that occurs."""
     heads = [f"{route} {word}" for route in ROUTES for word in OUTCOMES]
     total: Counts = dict.fromkeys(heads, 0)
     rows = []
@@ -162,45 +136,26 @@ def _table(counts: Mapping[str, Mapping[str, Counts]]) -> list[str]:
         }
         total = {head: total[head] + cells[head] for head in heads}
         rows.append((kind, cells))
-    # A column of nothing says nothing.
+    rows.append(("all", total))
     shown = [head for head in heads if total[head]]
-    out = [
-        f"| family | {' | '.join(shown)} |",
-        "|---" * (len(shown) + 1) + "|",
-    ]
-    for kind, cells in (*rows, ("all", total)):
-        out.append(f"| {kind} | {' | '.join(str(cells[head] or '') for head in shown)} |")
-    return out
+    lines = [[kind, *(cells[head] or "" for head in shown)] for kind, cells in rows]
+    return table(["family", *shown], lines)
 
 
-def _ops() -> list[str]:
+def _ops() -> str:
     by_op: dict[str, list[JudgedCase]] = defaultdict(list)
     for one in judge_catalogue():
         if one.case.family == "operators":
             by_op[one.case.question.steps[0].op].append(one)
-    out = [f"| op | cases | {' | '.join(ROUTES)} |", "|---" * (len(ROUTES) + 2) + "|"]
-    for op in sorted(by_op):
-        found = by_op[op]
-        cells = [_format_counts(count_outcomes(found, route)) for route in ROUTES]
-        out.append(f"| {op} | {len(found)} | {' | '.join(cells)} |")
-    return out
-
-
-def _format_counts(counts: Mapping[Outcome, int]) -> str:
-    return ", ".join(f"{number} {word}" for word, number in counts.items() if number)
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Write the page; with a path, keep the outcomes of that sweep first."""
-    if arguments:
-        try:
-            made = msgspec.json.encode(read_sweep(Path(arguments[0])), order="sorted")
-        except BadInput as error:
-            sys.exit(str(error))
-        SWEEP.write_bytes(msgspec.json.format(made, indent=1) + b"\n")
-    PAGE.write_text(page())
-    sys.stdout.write(f"{PAGE}\n")
+    rows = [
+        [op, len(found), *(format_outcomes(found, route) for route in ROUTES)]
+        for op, found in sorted(by_op.items())
+    ]
+    return table(["op", "cases", *ROUTES], rows)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        store(read_sweep(Path(sys.argv[1])), SWEEP)
+    except BadInput as error:
+        sys.exit(str(error))

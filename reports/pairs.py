@@ -1,11 +1,10 @@
-"""How does every release of one framework come out beside every release of another?
+"""How does every release of one framework compare with every release of another?
 
-``python -m reports.pairs [FOLDER]`` judges the records of a folder, by default the committed ones,
-in all pairs: how many verdicts of each kind, what no cause explains, what several causes explain,
-and causes that explain nothing. ``--live FILE``, the verdicts of a live run, are held against those
-of the records of its releases, line by line. ``--causes`` tells where each cause shows, ``--case
-PATTERN`` takes some cases alone, ``--json FILE`` keeps it all, ``--write`` writes docs/causes.md.
-Ends with 1 if there is any such thing, or if docs/causes.md is stale. Asks no framework.
+``python -m reports.pairs [FOLDER]`` judges all pairs of records in a folder, by default the
+committed ones. It counts the verdicts of each kind, and lists what no cause explains, what several
+causes explain, and causes that explain nothing. It exits with 1 if there is anything in these
+lists, or if docs/causes.md is stale; ``--write`` writes that page. ``--live FILE`` compares the
+verdicts of a live run with those of the records of its releases, line by line.
 """
 
 from __future__ import annotations
@@ -25,15 +24,16 @@ from cases.errors import BadInput
 from cases.ledger import LEDGER, Cause, load_ledger
 from cases.model import slug
 from reports import causes
+from reports.formatting import first_few, shorten
 from suites.record_index import RecordIndex, find_records, load_records, release_of
 from suites.release_pairs import Tally, Unexplained, judge_catalogue, select_cases
 from suites.sources import RECORDS
 from suites.verdict import OUTCOMES
 
-# How many cases are named as examples, and how much is told of what they gave.
+# How many cases are named as examples, and how many characters of their values are shown.
 _EXAMPLES = 3
 _LONGEST = 100
-# How many verdicts that strayed are told.
+# How many verdicts are shown that differ from the live run.
 _STRAYED = 10
 
 Releases = Mapping[str, Sequence[str]]
@@ -62,7 +62,7 @@ def format_matrix(tally: Tally, releases: Releases, base: str, other: str) -> li
 
 
 def format_unexplained(tally: Tally, releases: Releases) -> list[str]:
-    """What no cause explains, by subject, aspect and severity; a line for each op."""
+    """What no cause explains, by subject, aspect and severity, with a line for each op."""
     groups: dict[tuple[str, str, str], dict[str, list[Unexplained]]] = {}
     for one in tally.open:
         if not one.causes:
@@ -79,37 +79,31 @@ def format_unexplained(tally: Tally, releases: Releases) -> list[str]:
 
 
 def format_ambiguous(tally: Tally) -> list[str]:
-    """What several causes explain, with an example of each."""
+    """What several causes explain, with examples."""
     found: dict[tuple[str, ...], list[Unexplained]] = {}
     for one in tally.open:
         if one.causes:
             found.setdefault(one.causes, []).append(one)
-    return [
-        f"{' and '.join(ids)}: {_first_few(dict.fromkeys(slug(one.verdict.case) for one in some))}"
-        for ids, some in found.items()
-    ]
+    return [f"{' and '.join(ids)}: {_examples(some)}" for ids, some in found.items()]
+
+
+def _examples(found: Iterable[Unexplained]) -> str:
+    return first_few(dict.fromkeys(slug(one.verdict.case) for one in found), _EXAMPLES)
 
 
 def _where(found: Sequence[Unexplained], ours: Sequence[str]) -> str:
-    """In which releases, in how many cases of each; some of them, and what the first gave."""
+    """The releases with their numbers of cases, some ids, and the value of the first case."""
     cases: dict[str, set[str]] = {}
     for one in found:
         for release in one.releases:
             cases.setdefault(release, set()).add(one.verdict.case)
     where = ", ".join(f"{one} ({len(cases[one])})" for one in ours if one in cases)
-    ids = _first_few(dict.fromkeys(slug(one.verdict.case) for one in found))
     got = found[0].verdict.got
-    return f"{where}: {ids}; got {got if len(got) <= _LONGEST else got[:_LONGEST] + '...'}"
-
-
-def _first_few(ids: Iterable[str]) -> str:
-    listed = list(ids)
-    more = f" and {len(listed) - _EXAMPLES} more" if len(listed) > _EXAMPLES else ""
-    return ", ".join(listed[:_EXAMPLES]) + more
+    return f"{where}: {_examples(found)}; got {shorten(got, _LONGEST)}"
 
 
 def format_not_recorded(shelf: RecordIndex, pattern: str) -> list[str]:
-    """Records that lack questions of the present catalogue, or have others under their ids."""
+    """Records that lack questions of the present catalogue, or have other words for them."""
     due = {case.id: digest_question(case.question) for case in select_cases(pattern)}
     lines = []
     for name, records in shelf.items():
@@ -121,7 +115,7 @@ def format_not_recorded(shelf: RecordIndex, pattern: str) -> list[str]:
             if other:
                 who = f"    {name} {release_of(one)}: {len(other):,} of {len(due):,} questions"
                 lines.append(f"{who}, such as {slug(other[0])}")
-    head = "not recorded as the catalogue asks today, and so not comparable:"
+    head = "questions that a record lacks or has in different words, and so not comparable:"
     return [head, *lines, ""] if lines else []
 
 
@@ -143,7 +137,7 @@ class _Pair(msgspec.Struct, frozen=True):
 
 
 def as_data(tally: Tally, releases: Releases, ledger: Sequence[Cause]) -> dict[str, Any]:
-    """Everything, for ``--json``: releases, cases, pairs, divergences, causes."""
+    """All results, for ``--json``."""
     listed = [
         _Pair(base, row, other, column,
               dict(zip(OUTCOMES, tally.pair((base, row), (other, column)))))
@@ -172,12 +166,12 @@ def _framework_pairs() -> list[tuple[str, str]]:
 
 
 def format_replay(tally: Tally) -> list[str]:
-    """What a live run and the records of its releases say differently."""
+    """The verdicts that differ between a live run and the records of its releases."""
 
     def line(whose: str, one: object) -> str:
         return f"    {whose} {'nothing' if one is None else msgspec.json.encode(one).decode()}"
 
-    lines = [f"cases held against the live run: {tally.replayed:,}; differing:"]
+    lines = [f"cases compared with the live run: {tally.replayed:,}; differing:"]
     for one in tally.strayed[:_STRAYED]:
         either = one.live or one.replayed
         assert either is not None
@@ -188,13 +182,15 @@ def format_replay(tally: Tally) -> list[str]:
 
 
 def main(words: Sequence[str]) -> int:
-    """The command; 1 if there is anything that should not be, 2 if a file is wrong."""
+    """The command line: 0, 1 if something is unexplained or stale, 2 if a file is wrong."""
     parser = argparse.ArgumentParser("python -m reports.pairs", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=RECORDS)
-    parser.add_argument("--causes", action="store_true", help="tell where each cause shows")
-    parser.add_argument("--case", metavar="PATTERN", default="*", help="these cases alone")
-    parser.add_argument("--live", type=Path, metavar="FILE", help="the verdicts of a live run")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="keep everything as JSON")
+    parser.add_argument("--causes", action="store_true", help="print where each cause shows")
+    parser.add_argument("--case", metavar="PATTERN", default="*", help="only cases whose ids match")
+    parser.add_argument(
+        "--live", type=Path, metavar="FILE", help="verdicts of a live run to compare with"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all results as JSON")
     parser.add_argument("--write", action="store_true", help=f"write {causes.PAGE.name}")
     given = parser.parse_args(words)
     began = time.monotonic()

@@ -1,26 +1,19 @@
-"""Which points of a training framework's meshes are tested, and how does each come out?
-
-``python -m reports.parallel_dims`` writes `docs/parallel-dims.md` from the catalogue and the
-committed records; a test checks that it is fresh.
-"""
+"""Which points of a training framework's meshes are tested, and how does each come out?"""
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 from cases.catalogue.parallel_dims import SOURCE
 from cases.model import slug
-from reports.judged_catalogue import JudgedCase, format_frameworks, judge_catalogue
+from reports.judged_catalogue import ROUTES, JudgedCase, format_frameworks, judge_catalogue
+from reports.templates import DOCS, code, render
 from suites.verdict import Verdict
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "parallel-dims.md"
+PAGE = DOCS / "parallel-dims.md"
 
-_SUBJECTS = ("torch", "jax/jit", "jax/explicit")
-
-# What was raised there -> the cases that test it, by pattern.
+# A point that was raised there, and patterns of the ids of the cases that test it.
 POINTS = (
     ("every view of one world, with all derived sizes: data loading, loss, dense, sparse, storage;"
      " grid, coordinate and group of every rank along every axis", ("views-*",)),
@@ -48,26 +41,15 @@ _FAMILIES = ("parallel_dims", "meshes", "random")
 
 def page() -> str:
     """The page, in Markdown."""
-    lines = [
-        "# Meshes of a training framework",
-        "",
-        "Written by `python -m reports.parallel_dims` from `cases/catalogue/parallel_dims.py` and"
-        f" the records of {format_frameworks()}; do not edit.",
-        "",
-        f"Source of the points: {SOURCE}. Degrees are pp, dp_replicate, dp_shard, cp, tp, ep and"
-        " etp; a case is named by theirs, `p1.r2.s2.c1.t2.e2.x1`. A cell counts the cases in which"
-        " all that was compared agrees, and then the others. What is wrong, refused or costly is"
-        " named with its cause, which [causes.md](causes.md) tells.",
-        "",
-        f"| point | cases | {' | '.join(_SUBJECTS)} |",
-        f"|---|---|{'---|' * len(_SUBJECTS)}",
-    ]
-    every = [one for one in judge_catalogue() if one.case.family in _FAMILIES]
+    cases = [one for one in judge_catalogue() if one.case.family in _FAMILIES]
+    rows = []
     for point, patterns in POINTS:
-        own = [one for one in every if any(fnmatchcase(slug(one.case.id), p) for p in patterns)]
-        cells = (_cell(own, subject) for subject in _SUBJECTS)
-        lines.append(f"| {point} | {len(own)}: `{'`, `'.join(patterns)}` | {' | '.join(cells)} |")
-    return "\n".join([*lines, ""])
+        own = [one for one in cases if any(fnmatchcase(slug(one.case.id), p) for p in patterns)]
+        shown = f"{len(own)}: {', '.join(map(code, patterns))}"
+        rows.append([point, shown, *(_cell(own, subject) for subject in ROUTES)])
+    return render(
+        PAGE.name, frameworks=format_frameworks(), source=SOURCE, subjects=[*ROUTES], rows=rows
+    )
 
 
 def _cell(own: list[JudgedCase], subject: str) -> str:
@@ -79,7 +61,7 @@ def _cell(own: list[JudgedCase], subject: str) -> str:
 
 
 def _state(verdicts: list[Verdict]) -> str:
-    """How one case came out, in a word or two; what is known is told with its causes."""
+    """How one case came out, in a word or two; a known divergence with its causes."""
     causes = sorted({v.ledger for v in verdicts if v.verdict == "known" and v.ledger})
     if causes:
         return f"known ({' and '.join(causes)})"
@@ -88,8 +70,3 @@ def _state(verdicts: list[Verdict]) -> str:
     if any(v.severity == "documented" for v in verdicts):
         return "documented"
     return "agree" if any(v.verdict == "agree" for v in verdicts) else "not comparable"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page())
-    sys.stdout.write(f"{PAGE}\n")

@@ -1,7 +1,6 @@
-"""Which scripts does a run leave behind? One per case and framework, for what fails or is known.
+"""Which scripts does ``--repro`` write? One per case and framework that fails or is known.
 
-A plugin of pytest's that `conftest` registers, with `write` beneath it. Chooses no fault and
-knows no framework.
+A pytest plugin, which `conftest` registers. Knows no framework's lines.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ def make_scripts(
     answers: Mapping[str, Answer],
     releases: Mapping[str, str],
 ) -> tuple[dict[str, str], list[str]]:
-    """The scripts of a case by file name; for a framework that has none, a sentence why.
+    """The scripts of a case by file name; and a sentence for each framework that has none.
 
-    ``releases``: by framework, that which is to run its script.
+    ``releases``: the release of each framework that will run its script.
     """
     if case.question.mode == "dry run":
         return {}, [f"{case.id}: a dry run has no data"]
@@ -50,9 +49,9 @@ def make_scripts(
 
 
 class ScriptWriter:
-    """Writes into ``folder`` what `texts` gives, and tells how much; lives as long as a run.
+    """Writes the scripts of `make_scripts` into ``folder``, and counts them in the summary.
 
-    Under pytest-xdist each process writes for its own items, and the first tells of all.
+    Under pytest-xdist each process writes those of its own items; the main process counts them.
     """
 
     def __init__(self, folder: Path):
@@ -69,13 +68,13 @@ class ScriptWriter:
         setattr(report, _REPORT_ATTRIBUTE, [list(made), missing])
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Keep the names that came with a report."""
+        """Remember the names that came with a report."""
         written, missing = getattr(report, _REPORT_ATTRIBUTE, ([], []))
         self.written += written
         self.missing += missing
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """How many scripts there are, where, and of what there is none."""
+        """How many scripts there are and where, and what has none."""
         terminalreporter.section("scripts")
         count = f"{len(self.written):,} script{'' if len(self.written) == 1 else 's'}"
         terminalreporter.write_line(f"{count} in {self.folder}" if self.written else "no scripts")

@@ -1,7 +1,4 @@
-"""What do the scripts of both frameworks have in common? The comment on top, and their size.
-
-Text only.
-"""
+"""What do the scripts of both frameworks have in common? Their comment, imports and comparisons."""
 
 from __future__ import annotations
 
@@ -11,25 +8,28 @@ from collections.abc import Iterable, Sequence
 
 from cases.model import Case, Tolerance
 from reports.array_source import WIDTH, wrap_line
-from reports.faults import Fault
-from suites.failure import format_mesh_step
-from suites.failure import format_step as step_said
+from reports.faults import Counts, Fault, NoScript
+from suites.failure import format_mesh_step, format_step
 from suites.tensors import mesh_of
-from suites.wording import format_reported_layout as layout_said
+from suites.wording import format_reported_layout
 
-# Longest reason that is told whole.
+# A comment shortens longer reasons.
 _REASON = 170
+_STANDARD = tuple(
+    f"import {name}"
+    for name in ("base64", "collections", "os", "re", "sys", "tempfile", "time", "zlib")
+)
 
 
 def script_comment(case: Case, fault: Fault, run: str) -> list[str]:
-    """Case and source; what diverges, at which step, in both notations; who knows of it.
+    """The case and its source, what diverges at which step, and the known cause.
 
     ``run``: the command that runs the script.
     """
     verdict = fault.verdict
     steps = {step.result: format_mesh_step(step) for step in case.question.mesh_steps}
     for step in case.question.steps:
-        steps[step.result] = step_said(step, mesh_of(case, step.result))
+        steps[step.result] = format_step(step, mesh_of(case, step.result))
     at = steps.get(fault.step or "", f"input {fault.step}" if fault.step else "the whole program")
     lines = [
         f"{case.id}    {case.source}".rstrip(),
@@ -37,7 +37,7 @@ def script_comment(case: Case, fault: Fault, run: str) -> list[str]:
         f"{fault.observed}",
     ]
     if fault.seen is not None and fault.seen.layout is not None:
-        reported = layout_said(fault.seen.layout, fault.mesh)
+        reported = format_reported_layout(fault.seen.layout, fault.mesh)
         lines[1] += f", reported as {reported}" if reported not in at else ""
     if verdict.ledger:
         lines.append(f"known as {verdict.ledger}: {_shorten(verdict.why)}")
@@ -48,7 +48,7 @@ def script_comment(case: Case, fault: Fault, run: str) -> list[str]:
     )
     if others:
         lines.append(f"also: {_shorten(', '.join(others))}")
-    lines.append(f"{run}: exits 1 while it stands, 0 once it is gone")
+    lines.append(f"{run}: exits 1 while the fault shows, else 0")
     return [
         text
         for line in lines
@@ -64,7 +64,7 @@ def _shorten(text: str) -> str:
 
 
 def used_imports(lines: Iterable[str], body: str) -> list[str]:
-    """Of import lines, what ``body`` uses: a line less, or a name less in it."""
+    """Import lines without the names that ``body`` does not use."""
     kept = []
     for line in lines:
         start, _, names = line.rpartition("import ")
@@ -79,8 +79,46 @@ def _uses(name: str, body: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(name)}\b", bare) is not None
 
 
+def standard_imports(body: str) -> str:
+    """One line that imports the standard modules that ``body`` uses."""
+    names = (one.removeprefix("import ") for one in used_imports(_STANDARD, body))
+    return "import " + ", ".join(names)
+
+
+def check_names(names: Iterable[str], reserved: Iterable[str]) -> None:
+    """Whether a script can have these variables of a case.
+
+    Raises:
+        NoScript: one of them is a variable of the script itself.
+    """
+    if taken := sorted({*names} & {*reserved}):
+        raise NoScript(f"the case has the name {taken[0]}, which the script needs")
+
+
+def format_slices(ranges: Iterable[Iterable[tuple[int, int]]]) -> str:
+    """The expressions of index ranges, a tuple of slices each."""
+    return ", ".join(
+        f"({''.join(f'slice({start}, {stop}), ' for start, stop in spans)})" for spans in ranges
+    )
+
+
+def count_test(check: str, forms: Sequence[Counts]) -> tuple[str, str]:
+    """The expression of what is wanted, and the test of ``got``. ``forms``: the right counts."""
+    if check == "total":
+        return "wanted", "sum(got.values()) <= sum(wanted.values())"
+    if len(forms) == 1:
+        return "wanted", "got == wanted"
+    return "f'{wanted}, or as it is lowered'", f"got in (wanted, *{list(forms[1:])})"
+
+
+def shown_value(fault: Fault, name: str) -> str:
+    """The expression of an array for people, with dtype and shape where the elements are equal."""
+    elements = f"{name}.tolist()"
+    return f"({name}.dtype, {name}.shape, {elements})" if fault.differs_in_shape else elements
+
+
 def indent_lines(lines: Sequence[str], indent: int) -> list[str]:
-    """Lines indented, and broken where they are too long."""
+    """Lines with an indent, and long ones broken."""
     return [part for line in lines for part in wrap_line(line, indent)]
 
 
@@ -90,7 +128,7 @@ def allclose_arguments(allowed: Tolerance) -> str:
 
 
 def tolerance_comment(allowed: Tolerance) -> list[str]:
-    """Why it is as close as that, as a comment."""
+    """A comment that says why this tolerance is right."""
     if not allowed.rtol and not allowed.atol:
         return []
-    return [f"# {_shorten(allowed.why) or 'as close as the case says'}"]
+    return [f"# {_shorten(allowed.why) or 'the tolerance of the case'}"]

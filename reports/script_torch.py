@@ -1,12 +1,11 @@
-"""How does plain torch show a fault? A script that starts its own ranks, or is run by torchrun.
+"""How does plain torch show a fault? By a script that starts its own ranks, or runs under torchrun.
 
-The lines that make meshes, inputs and steps are those of the adapter. Knows no torch: it is
-text here.
+The lines that make meshes, inputs and steps are those of the adapter. torch is only text here.
 """
 
 from __future__ import annotations
 
-from adapters.torch_dtensor.names import format_imports as imported
+from adapters.torch_dtensor.names import format_imports
 from adapters.torch_dtensor.rank_messages import InputData, Line, Task
 from adapters.torch_dtensor.source_lines import (
     CONTEXTS,
@@ -23,28 +22,22 @@ from reports.array_source import array_expression, indexed_expression, replace_b
 from reports.faults import Fault, NoScript, needs_values
 from reports.script_head import (
     allclose_arguments,
+    check_names,
+    count_test,
+    format_slices,
     indent_lines,
     script_comment,
+    shown_value,
+    standard_imports,
     tolerance_comment,
     used_imports,
 )
+from reports.templates import render
 
-_STANDARD = (
-    "import base64",
-    "import collections",
-    "import os",
-    "import re",
-    "import sys",
-    "import tempfile",
-    "import time",
-    "import zlib",
-)
 _IMPORT_DIST = "import torch.distributed as dist"
 _KINDS = "allgather|allreduce|reducescatter|alltoall|broadcast|scatter|gather|send"
-# What a script calls its own things.
+# The variables of a script itself.
 _RESERVED = {"rank", "wanted", "got", "same", "whole", "comm", "counts", "names", "kinds", "dist"}
-# Seconds until ranks that are known to hang are given up, and any others.
-_SECONDS, _PATIENCE = 20, 120
 
 
 def script(case: Case, fault: Fault, release: str) -> str:
@@ -59,44 +52,34 @@ def script(case: Case, fault: Fault, release: str) -> str:
         raise NoScript(error.why) from None
     count = count_ranks(asked)
     check = _check_function(case, fault, asked)
-    tail = _main_lines(count, fault.observed == "hung")
-    body = "\n".join([*check, *tail])
-    top = used_imports(_STANDARD, body)
-    first, *rest = imported(release)
+    # A pool keeps its processes when one of them raises.
+    tail = render("torch_ranks.py", count=count, hangs=fault.observed == "hung")
+    body = "\n".join([*check, tail])
+    first, *rest = format_imports(release)
     needed = used_imports((first, _IMPORT_DIST, *rest), body)
     run = f"python FILE, or torchrun --nproc-per-node={count} FILE"
-    lines = [*script_comment(case, fault, run), *_join_imports(top), *needed, "", *check, *tail]
-    return "\n".join(lines) + "\n"
-
-
-def _join_imports(modules: list[str]) -> list[str]:
-    return ["import " + ", ".join(one.removeprefix("import ") for one in modules)]
+    return "\n".join([
+        *script_comment(case, fault, run), standard_imports(body), *needed, "", *check, tail,
+    ])  # fmt: skip
 
 
 def _check_function(case: Case, fault: Fault, asked: Task) -> list[str]:
     """The function that runs the program on one rank, and gives same, wanted and got."""
-    before, watched, after = _program_lines(case, fault, asked)
+    before, watched = _program_lines(case, fault, asked)
     made = (*asked.derived, *(data.line for data in asked.inputs), *asked.steps)
-    names = {one.variable for one in made}
-    if taken := sorted(names & _RESERVED):
-        raise NoScript(f"the case has the name {taken[0]}, which the script needs")
-    if fault.check == "counts" or fault.check == "total":
+    check_names({one.variable for one in made}, _RESERVED)
+    if fault.check in ("counts", "total"):
         watched = ["with CommDebugMode() as comm:", *(f"    {one}" for one in watched)]
     region = CONTEXTS.get(asked.context)
     if region and watched:
         watched = [f"with {region}:", *(f"    {one}" for one in watched)]
-    return [
-        "def check(rank):",
-        *indent_lines(before, 4),
-        *indent_lines(watched, 4),
-        *indent_lines(after, 4),
-        *indent_lines(_check_lines(fault, asked), 4),
-    ]
+    lines = [*before, *watched, *_check_lines(fault, asked)]
+    return ["def check(rank):", *indent_lines(lines, 4)]
 
 
-def _program_lines(case: Case, fault: Fault, asked: Task) -> tuple[list[str], list[str], list[str]]:
-    """Lines that make everything, lines of the steps that count, lines after the program."""
-    # What materialising a result meets, it may meet only because a later step has used the result.
+def _program_lines(case: Case, fault: Fault, asked: Task) -> tuple[list[str], list[str]]:
+    """The lines that come first, and the lines whose collectives are counted."""
+    # A result may fail to materialise only because a later step has used it.
     whole = fault.step is None or _must_run_to_end(fault) or (fault.check == "ends" and fault.full)
     whole = whole or _in_place_later(case, fault.step or "")
     names = [one.name for one in asked.steps]
@@ -104,7 +87,7 @@ def _program_lines(case: Case, fault: Fault, asked: Task) -> tuple[list[str], li
     if fault.step in {data.line.name for data in asked.inputs} and not whole:
         upto = 0
     steps = asked.steps[:upto]
-    # Meshes that stand on devices are made by every rank, in or out of them.
+    # Every rank makes each mesh of devices, even if it is not in it.
     before = [f"{name} = {mesh_source(mesh)}" for name, mesh in asked.meshes]
     derived = [assignment_line(one.variable, one.source) for one in asked.late("")]
     if fault.check == "refusal":
@@ -112,10 +95,8 @@ def _program_lines(case: Case, fault: Fault, asked: Task) -> tuple[list[str], li
                         "    return True, 'a refusal', repr(error)[:300]"]  # fmt: skip
     before += derived
     for data in asked.inputs:
-        before += [
-            *_input_lines(data, asked, needs_values(case.question, fault)),
-            *_assignment_lines(data.line, asked),
-        ]
+        before += _input_lines(data, asked, needs_values(case.question, fault))
+        before += _assignment_lines(data.line, asked)
         if upto == 0 and data.line.name == fault.step:
             break
     last = [one for made in steps[-1:] for one in _assignment_lines(made, asked)]
@@ -124,17 +105,17 @@ def _program_lines(case: Case, fault: Fault, asked: Task) -> tuple[list[str], li
         # A region holds all steps, and so does a count of the whole program.
         last, rest = rest + last, []
     if fault.check in ("counts", "total") and fault.step is not None and fault.full:
-        return [*before, *rest, *last], [f"{_variable(fault, asked)}.full_tensor()"], []
-    return [*before, *rest], last, []
+        return [*before, *rest, *last], [f"{_variable(fault, asked)}.full_tensor()"]
+    return [*before, *rest], last
 
 
 def _must_run_to_end(fault: Fault) -> bool:
-    """Whether the program has to run to its end: others may have gone on from the step at fault."""
+    """Whether the program must run to its end, since other ranks may have passed the step."""
     return fault.observed in ("hung", "crashed")
 
 
 def _in_place_later(case: Case, step: str) -> bool:
-    """Whether a later step writes into what is there already, so that it matters to the end."""
+    """Whether a later step writes into a tensor, so that the whole program matters."""
     names = [one.result for one in case.question.steps]
     later = case.question.steps[names.index(step) + 1 :] if step in names else case.question.steps
     return any(OPS[one.op].family == "inplace" for one in later)
@@ -154,16 +135,12 @@ def _input_lines(data: InputData, asked: Task, exact: bool) -> list[str]:
     arrays = data.arrays if exact else replace_by_ones(data.arrays)
     devices = dict(asked.meshes).get(data.where, asked.mesh).devices
     at = _position_source(devices, asked)
-    value = (
-        indexed_expression(arrays, "torch", at)
-        if data.per_device
-        else array_expression(arrays[0], "torch")
-    )
-    return [assignment_line(data.line.name, value)]
+    each = indexed_expression(arrays, "torch", at) if data.per_device else ""
+    return [assignment_line(data.line.name, each or array_expression(arrays[0], "torch"))]
 
 
 def _position_source(devices: tuple[int, ...], asked: Task) -> str:
-    """The position of this rank in a mesh, as text; 0 where it is not in it."""
+    """The expression of this rank's position in a mesh; 0 where it is not in it."""
     if devices == tuple(range(count_ranks(asked))):
         return "rank"
     if len(devices) == count_ranks(asked):
@@ -172,7 +149,7 @@ def _position_source(devices: tuple[int, ...], asked: Task) -> str:
 
 
 def _check_lines(fault: Fault, asked: Task) -> list[str]:
-    """The lines that hold what came against what is right."""
+    """The lines that compare what came with what is right."""
     if fault.check == "ends":
         end = [f"{_variable(fault, asked)}.full_tensor()"] if fault.full else []
         if _must_run_to_end(fault):
@@ -196,7 +173,7 @@ def _check_lines(fault: Fault, asked: Task) -> list[str]:
         case "shards":
             got, wanted = local, indexed_expression(fault.arrays, "torch", at)
         case "own shards":
-            slices = ", ".join(_slices(spans) for spans in fault.shard_ranges)
+            slices = format_slices(fault.shard_ranges)
             got = f"{y}.to_local(), {y}.full_tensor()"
             return [
                 f"got, whole = {got}", *away, f"wanted = whole[[{slices}][{at}]]  # by its layout",
@@ -230,10 +207,6 @@ def _mesh_as_tensor(y: str, fault: Fault) -> str:
     return f"{y}.mesh.long()"
 
 
-def _slices(spans: tuple[tuple[int, int], ...]) -> str:
-    return f"({''.join(f'slice({start}, {stop}), ' for start, stop in spans)})"
-
-
 def _placements(fault: Fault) -> str:
     assert fault.layout is not None
     try:
@@ -252,65 +225,25 @@ def _equality_lines(fault: Fault) -> list[str]:
     alike = "(got.dtype, got.shape) == (wanted.dtype, wanted.shape)"
     close = "torch.equal(got, wanted)"
     if not fault.exact:
-        # In a dtype so wide that comparing rounds nothing.
-        wide = "torch.complex128" if fault.dtype.startswith("complex") else "torch.float64"
-        close = f"torch.allclose(got.to({wide}), wanted.to({wide}), {allclose_arguments(fault.allowed)})"
-    told = "wanted.tolist(), got.tolist()"
-    if fault.differs_in_shape:
-        told = ", ".join(f"({one}.dtype, {one}.shape, {one}.tolist())" for one in ("wanted", "got"))
+        sides = f"got.to(torch.{fault.wide}), wanted.to(torch.{fault.wide})"
+        close = f"torch.allclose({sides}, {allclose_arguments(fault.allowed)})"
+    shown = ", ".join(shown_value(fault, one) for one in ("wanted", "got"))
     return [
         *tolerance_comment(fault.allowed),
         f"same = {alike} and {close}",
-        f"return same, {told}",
+        f"return same, {shown}",
     ]
 
 
 def _count_lines(fault: Fault) -> list[str]:
-    # CommDebugMode's names of ops hold the kind, with and without underscores.
+    # CommDebugMode's names of ops contain the kind, with and without underscores.
     forms = [{kind.replace("-", ""): n for kind, n in one.items()} for one in fault.counts]
-    told, test = "wanted", "got == wanted"
-    if len(forms) > 1:
-        told, test = 'f"{wanted}, or as it is lowered"', f"got in (wanted, *{forms[1:]})"
-    if fault.check == "total":
-        test = "sum(got.values()) <= sum(wanted.values())"
+    wanted, test = count_test(fault.check, forms)
     return [
         "counts = comm.get_comm_counts().items()",
         "names = [str(op).replace('_', '') for op, n in counts for _ in range(n)]",
         f"kinds = {_KINDS!r}",
         "got = dict(collections.Counter(re.search(kinds, name)[0] for name in names))",
         f"wanted = {forms[0]}",
-        f"return {test}, {told}, got",
+        f"return {test}, {wanted}, got",
     ]
-
-
-def _main_lines(count: int, hangs: bool) -> list[str]:
-    """The lines that start the ranks. A pool, since its processes stay when one of them raises."""
-    wait = f"""
-    end = time.time() + {_SECONDS}
-    for one in asked:
-        one.wait(end - time.time())
-    waiting = [rank for rank in range({count}) if not asked[rank].ready()]
-    if waiting:
-        print(f"ranks {{waiting}} wanted an answer\\n       got    none: they wait for others")
-sys.exit(bool(waiting) or not all(one.get() for one in asked))"""
-    ask = f"""
-    sys.exit(not all([one.get({_PATIENCE}) for one in asked]))"""
-    start = f"""
-def main(rank, store=None):
-    store = store and dist.FileStore(store, {count})
-    dist.init_process_group("gloo", store=store, rank=rank, world_size={count})
-    try:
-        same, wanted, got = check(rank)
-    except Exception as error:
-        same, wanted, got = False, "an answer", repr(error)[:300]
-    print(f"rank {{rank}} wanted {{wanted}}\\n       got    {{got}}", flush=True)
-    return same
-
-if "RANK" in os.environ:
-    same = main(int(os.environ["RANK"]))
-    dist.destroy_process_group()
-    sys.exit(not same)
-context = torch.multiprocessing.get_context("fork")
-with tempfile.TemporaryDirectory() as folder, context.Pool({count}) as pool:
-    asked = [pool.apply_async(main, (rank, folder + "/store")) for rank in range({count})]"""
-    return (start + (wait if hangs else ask)).split("\n")

@@ -1,14 +1,11 @@
-"""What can a program use, and how does each framework spell it? The vocabulary as a page.
+"""Which ops can a program use, and how does each framework spell them?
 
-``python -m reports.vocabulary`` writes `docs/vocabulary.md`; a test checks that it is fresh.
-Lines are those that the adapters run, of one sample of each op.
+The page shows the lines that the adapters run for one sample of each op.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 
@@ -20,45 +17,29 @@ from cases.catalogue.samples import SAMPLES
 from cases.model import Layout, Question, Step
 from cases.ops import OPS, Op
 from cases.program import TensorType, infer_types
+from reports.templates import DOCS, code, render
 from suites.failure import format_step
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "vocabulary.md"
+PAGE = DOCS / "vocabulary.md"
 
 
 def page() -> str:
     """The page, in Markdown."""
-    lines = [
-        "# The vocabulary",
-        "",
-        "Written by `python -m reports.vocabulary`; do not edit.",
-        "",
-        f"{len(OPS)} ops, a row each in `cases/ops/`, with the Array API's name where it has one."
-        " What an op means is what its row does in NumPy (SciPy where NumPy has no such"
-        " function): narrow floats are computed with in float64 and rounded once. A parameter in"
-        " brackets may be left out; so may an argument. *exact*: bit for bit, of whole numbers at"
-        " least; else the roundings of the dtype that a right result may be off, of the element and"
-        " of the largest value met where that is above 1. *rule*: the layout rule says which"
-        " result, and which collectives, the operands' layouts imply.",
-        "",
-    ]
-    families = dict.fromkeys(op.family for op in OPS.values())
-    for name in families:
-        lines += [f"## {name}", "", "| op | exact | rule | gradient by |", "|---|---|---|---|"]
-        lines += [_row(op) for op in OPS.values() if op.family == name]
-        lines += ["", "```text", *_sample_lines(name), "```", ""]
-    return "\n".join([*lines, *_framework_meanings()])
+    families = []
+    for name in dict.fromkeys(op.family for op in OPS.values()):
+        rows = [_row(op) for op in OPS.values() if op.family == name]
+        families.append({"name": name, "rows": rows, "lines": _sample_lines(name)})
+    return render(PAGE.name, count=len(OPS), families=families, meanings=_framework_meanings())
 
 
-def _framework_meanings() -> Iterator[str]:
-    """What a framework documents in its own way, and of which ops."""
-    yield from ("## Defined apart", "", "A framework is held to its own here.", "")
+def _framework_meanings() -> dict[str, list[str]]:
+    """Each meaning that a framework documents of its own, with the ops that have it."""
     found: dict[str, list[str]] = {}
     for op in OPS.values():
         for framework, own in op.apart.items():
-            found.setdefault(f"{framework}: {own.why} ([it says]({own.link}))", []).append(op.name)
-    for why, names in found.items():
-        yield f"- {why}: {', '.join(f'`{name}`' for name in names)}"
-    yield ""
+            text = f"{framework}: {own.why} ([documentation]({own.link}))"
+            found.setdefault(text, []).append(op.name)
+    return found
 
 
 def signature(op: Op) -> str:
@@ -70,14 +51,14 @@ def signature(op: Op) -> str:
     return f"{op.name}({', '.join(words)})"
 
 
-def _row(op: Op) -> str:
+def _row(op: Op) -> tuple[str, ...]:
     exact = "yes" if op.whole else f"{op.roundings} roundings: {op.why}"
     if op.own:
         exact = "each framework's own numbers"
     names = (*op.args, *op.more)
     grads = ", ".join(names[at] for at in op.grads)
     rule = "yes" if op.labels is not None else ""
-    return f"| `{signature(op)}` | {exact} | {rule} | {grads} |"
+    return code(signature(op)), exact, rule, grads
 
 
 def _sample_lines(family: str) -> Iterator[str]:
@@ -119,7 +100,7 @@ _OTHER_STEPS = (
 
 def _spelling_lines(question: Question) -> Iterator[str]:
     step = question.steps[0]
-    # Without the layout that is asked for, which both lines have.
+    # Without the requested layout, which both lines have.
     yield f"# {format_step(msgspec.structs.replace(step, to=None), question.mesh)}"
 
     def known() -> dict[str, TensorType]:
@@ -135,8 +116,3 @@ def _spelling_lines(question: Question) -> Iterator[str]:
         yield f"{line}  # jax"
     except CannotAnswer as error:
         yield f"# jax: {error}"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page())
-    sys.stdout.write(f"{PAGE}\n")

@@ -17,17 +17,18 @@ import pytest
 from adapters.protocol import Hello
 from adapters.registry import framework_of, only_executes_plans
 from suites.observation import SEVERITIES
-from suites.verdict import RECORD, Verdict
+from suites.verdict import FORMAT, RECORD, Verdict
 
 _VERDICTS = "shard_parity_verdicts"
 _HELLOS = "shard_parity_hellos"
 
 
 class Versions(msgspec.Struct, frozen=True):
-    """The first line of a verdicts file: which releases were compared."""
+    """The first line of a verdicts file: which releases were compared, and the file's format."""
 
     versions: dict[str, str]
     facts: dict[str, tuple[str, ...]]
+    format: int = FORMAT
 
 
 def attach(report: pytest.TestReport, verdicts: list[Verdict], hellos: dict[str, Hello]) -> None:

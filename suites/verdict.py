@@ -13,6 +13,9 @@ import msgspec
 from cases.ledger import Aspect
 from suites.observation import Observation, Severity, severity_of
 
+# The version of the lines of --verdicts. A line that changes its form or its meaning raises it.
+FORMAT = 1
+
 Outcome = Literal["agree", "known", "divergence", "not comparable"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 

@@ -13,7 +13,8 @@ from adapters.answer import Answer, Observed
 from adapters.interface import Default, Fact, Head, Interface, Name, Printed
 from adapters.record import Record
 from cases.model import Case
-from reports.drift import page_html, page_markdown, release_history
+from reports.drift import pages as drift_pages
+from reports.drift import release_history
 from reports.drift.model import FrameworkHistory, Upgrade
 from suites.sources import RECORDS, record_path
 
@@ -146,6 +147,6 @@ def replaced(**fields: object) -> Edit:
 def pages(told: Sequence[FrameworkHistory]) -> tuple[str, str]:
     """Both pages: Markdown, then HTML."""
     return (
-        page_markdown.page(told, cases()),
-        page_html.page(told, cases()),
+        drift_pages.markdown(told, cases()),
+        drift_pages.html(told, cases()),
     )

@@ -19,7 +19,7 @@ from adapters.interface import Default
 from cases.arrays import Array, pack, unpack
 from cases.model import Foreign, Layout
 from reports import __main__ as command_line
-from reports.drift import page_html, page_markdown, release_history
+from reports.drift import pages, release_history
 from reports.drift.answer_changes import find_differences, find_hidden_kinds, find_uncountable_steps
 from reports.drift.answer_pair import AnswerPair
 from reports.drift.case_history import find_unchanged_releases, format_history
@@ -32,7 +32,7 @@ from reports.drift.patterns import (
     layout_pattern,
     message_pattern,
 )
-from reports.drift.tables import format_releases
+from reports.formatting import format_releases
 from suites.sources import record_path
 from tests import planted as p
 from tests.runs import ROOT
@@ -124,7 +124,7 @@ def test_nothing_planted_is_nothing_found(tmp_path: Path) -> None:
         assert story.borders[0].asked == len(p.IDS)
         assert story.findings == ()
     markdown, html = p.pages(stories)
-    assert "0 findings in 0 changes, of 7 questions." in markdown
+    assert "\n0 findings.\n" in markdown
     assert "<tr id=" not in html
 
 
@@ -352,7 +352,7 @@ def test_a_number_that_was_right_and_is_wrong_is_called_so(tmp_path: Path) -> No
     (found,) = p.story(p.planted(tmp_path, PLANTS["value"][0])).findings
     assert found.smallest.turn == "broken"
     for page in p.pages(p.stories(tmp_path)):
-        assert "was right, is wrong" in page
+        assert "was right and is now wrong" in page
     (found,) = p.story(p.planted(tmp_path, PLANTS["rounding"][0])).findings
     assert found.smallest.turn == ""
 
@@ -379,7 +379,7 @@ def test_counts_change_pass_by_pass() -> None:
         collectives_pattern((GATHER,), (Collective("all-to-all", ("x",), 4, 1),))
         == "all-gather → all-to-all"
     )
-    assert collectives_pattern((GATHER,), (other,)) == "all-gather of other axes"
+    assert collectives_pattern((GATHER,), (other,)) == "all-gather with other axes"
     assert collectives_pattern((GATHER,), (GATHER, back)) == "backward: none → all-gather"
     assert collectives_pattern((GATHER, other), (other, GATHER)) == "in another order"
     assert format_collectives((GATHER, GATHER, back)) == (
@@ -452,7 +452,7 @@ def test_an_unknown_finding_is_one_clear_error(
 ) -> None:
     """So is a finding, of which it names one that there is."""
     story = p.story(p.planted(tmp_path, p.seen("y", collectives=(GATHER,) * 7)))
-    monkeypatch.setattr(command_line, "told", lambda: (story,))
+    monkeypatch.setattr(command_line, "committed_histories", lambda: (story,))
     assert command_line.main(["drift", "--finding", "nothing0"]) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
@@ -476,22 +476,20 @@ def test_no_finding_has_no_such_id() -> None:
 
 def test_both_pages_are_fresh_and_have_every_change_in_one_finding() -> None:
     """What `python -m reports drift` would write is there; the records are read once."""
-    pages = {module: module.PAGE.read_text() for module in (page_markdown, page_html)}
-    for module, text in pages.items():
-        fresh = text == module.page(
-            release_history.committed_histories(), release_history.catalogue_by_id()
-        )
-        assert fresh, f"{module.PAGE.name} is stale: python -m reports drift"
+    texts = {path: path.read_text() for path in (pages.MARKDOWN, pages.HTML)}
+    for path, page in ((pages.MARKDOWN, pages.markdown), (pages.HTML, pages.html)):
+        fresh = page(release_history.committed_histories(), release_history.catalogue_by_id())
+        assert texts[path] == fresh, f"{path.name} is stale: python -m reports drift"
     for story in release_history.committed_histories():
         changes = Counter(change for border in story.borders for change in border.changes)
         assert changes == Counter(one for found in story.findings for one in found.changes)
         for found in story.findings:
-            assert all(found.id in text for text in pages.values())
+            assert all(found.id in text for text in texts.values())
 
 
 def test_the_page_asks_nothing_of_anyone() -> None:
     """One file below 2 MB: no address to load from, and a policy that would forbid it."""
-    text = page_html.PAGE.read_text()
+    text = pages.HTML.read_text()
     assert len(text.encode()) < 2_000_000
     assert "default-src 'none'" in text
     # What a cell or an attribute quotes is text; what could load is a tag, a style or a script.

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from adapters.answer import Collective, Refused
-from reports.drift import page_html
+from reports.drift import pages
 from tests import planted as p
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -116,7 +116,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     p.planted(folder, p.on(p.PRODUCT, p.replaced(program=(gather,) * 3), "jax/jit"),
               framework="jax")  # fmt: skip
     path = folder / "drift.html"
-    path.write_text(page_html.page(p.stories(folder), p.cases()))
+    path.write_text(pages.html(p.stories(folder), p.cases()))
     return path
 
 
@@ -140,7 +140,7 @@ def test_nothing_is_wider_than_the_screen(
     browser: Browser, page: Path, width: str, which: str
 ) -> None:
     """The page itself never scrolls sideways, and no cell of a finding is cut off."""
-    browser.open(page if which == "planted" else page_html.PAGE, width)
+    browser.open(page if which == "planted" else pages.HTML, width)
     wide = WIDTHS[width][0]
     assert browser.run("return document.documentElement.scrollWidth") <= wide
     out = browser.run(

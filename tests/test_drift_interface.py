@@ -30,7 +30,7 @@ MORE: dict[str, tuple[Fact, ChangeKind, str]] = {
     ),
     "home": (
         Name("torch.distributed.tensor", "module", lives="torch.spmd", used=True), "name",
-        "lives in torch.spmd, not in no module",
+        "defined in torch.spmd, was in no module",
     ),
     "gone, says so": (
         Name("torch.distributed.tensor.DTensor", "gone", warns="it went"), "name",
@@ -71,7 +71,7 @@ def test_a_name_that_is_gone_takes_what_is_in_it(tmp_path: Path) -> None:
     assert gone.smallest.after == "from torch.spmd import DTensor"
     rows, always = find_availability(story)
     assert {row.path: row.since for row in rows}["torch.spmd.DTensor"] == "2.13.9"
-    assert "2.13.0; gone in 2.13.9" in {row.until for row in rows}
+    assert "2.13.0; removed in 2.13.9" in {row.until for row in rows}
     assert always == ["torch.distributed.tensor"]
 
 
@@ -96,10 +96,10 @@ def test_what_moved_is_told_by_the_line_to_write() -> None:
         ("(a, b=1)", "(a, b=2)", (), (("b", "1", "2"),)),
         ("(a, b=1)", "(a, b=1, *, c=None)", ("with c",), ()),
         ("(a, b=1)", "(a)", ("without b",), ()),
-        ("(a)", "(a, c)", ("must be given c",), ()),
+        ("(a)", "(a, c)", ("requires c",), ()),
         ("(a, b=1)", "(a, *, b=1)", ("b by keyword only",), ()),
-        ("(a, b)", "(a, b=0)", ("b may be left out",), ()),
-        ("(a, b)", "(b, a)", ("in another order",), ()),
+        ("(a, b)", "(a, b=0)", ("b optional",), ()),
+        ("(a, b)", "(b, a)", ("parameters in another order",), ()),
         ("(a, /)", "(a, *args, **more)",
          ("a by position or keyword", "with *args", "with **more"), ()),
         ("(a)", "", ("a signature → no signature",), ()),

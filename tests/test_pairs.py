@@ -291,10 +291,10 @@ def test_the_command_tells_which_records_lack_questions(
     own = BY_ID[CHANGED].question
     path.write_text(path.read_text().replace(record.digest_question(own), "0" * 16))
     command.main([str(folder), "--case", CHANGED])
-    assert "not recorded as the catalogue asks" not in capsys.readouterr().out
+    assert "questions that a record lacks" not in capsys.readouterr().out
     command.main([str(path.parent), "--case", CHANGED])
     lines = capsys.readouterr().out.splitlines()
-    (at,) = (n for n, line in enumerate(lines) if "not recorded as the catalogue asks" in line)
+    (at,) = (n for n, line in enumerate(lines) if "questions that a record lacks" in line)
     assert lines[at + 1] == f"    jax 0.10.2: 1 of 1 questions, such as {CHANGED}"
     assert lines[at + 2] == ""
 

@@ -130,7 +130,7 @@ def test_a_script_shows_its_fault(standing: dict[str, tuple[int, str]]) -> None:
 _PATIENT, _HASTY = "time.time() + 20", "time.time() + 3"
 
 # Public reports of which a script shows nothing: framework -> case -> why. Others have one.
-NONE = {"jax": {"public/jax/E6": "counts of several programs together"}, "torch": {}}
+NONE = {"jax": {"public/jax/E6": "the counts are those of several programs together"}, "torch": {}}
 
 
 @pytest.mark.parametrize("framework", list(SCRIPTS))
@@ -225,7 +225,7 @@ def checks(seen: Observed, case: Case, wrong: bool) -> dict[Check, dict[str, Any
     return {
         "full": {"arrays": (spoiled(seen.full[0]) if wrong else seen.full[0],)},
         "shards": {"arrays": (*shards[:-1], spoiled(shards[-1]) if wrong else shards[-1])},
-        "own shards": {"held": held[::-1] if wrong else held},
+        "own shards": {"shard_ranges": held[::-1] if wrong else held},
         "offsets": {"offsets": tuple(map(offset, held[::-1] if wrong else held))},
         "layout": {"layout": whole if wrong else seen.layout},
         "counts": {"counts": ({"all-reduce": 9} if wrong else kinds,)},

@@ -1,7 +1,7 @@
-"""What does one release answer otherwise than the one before? Two records in, a border out.
+"""What changed in the answers from one release to the next? Two records in, an upgrade out.
 
-Total over what a record holds: two answers that differ give at least one change, or a step whose
-collectives one of the two cannot show. Asks no framework and judges nothing.
+Nothing in a record is left out: two answers that differ give at least one change, or a step whose
+collectives one of the two cannot show. Does not know which answer is right.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import msgspec
 from adapters.answer import (
     Answer,
     Collective,
+    CollectiveKind,
     Crashed,
     Done,
     End,
@@ -25,7 +26,6 @@ from adapters.answer import (
     Unsupported,
     format_end,
 )
-from adapters.answer import CollectiveKind as Fired
 from adapters.record import Record
 from cases.model import Case
 from reports.drift.answer_pair import ANSWER, AnswerPair, make_change
@@ -36,17 +36,17 @@ from suites.sources import public_release
 from suites.tensors import upstream
 from suites.truth import truth
 
-_KINDS: tuple[str, ...] = get_args(Fired)
+_KINDS: tuple[str, ...] = get_args(CollectiveKind)
+Collectives = tuple[Collective, ...]
 WITH_LAYOUT = ", with another layout"
 
 
 def compare_records(
     older: Record, newer: Record, cases: Mapping[str, Case], digests: Mapping[str, str]
 ) -> Upgrade:
-    """What lies between two records of one framework.
+    """What changed between two records of one framework.
 
-    ``cases``: the catalogue, by id; ``digests``: of their questions, which take longer to work out
-    than to compare.
+    ``cases``: the catalogue, by id. ``digests``: those of its questions, which are slow to compute.
 
     Raises:
         BadInput: a line of a record is no list of answers.
@@ -84,8 +84,8 @@ def compare_records(
 def find_hidden_kinds(older: Iterable[str], newer: Iterable[str]) -> frozenset[str]:
     """The kinds of collective that one of two releases hides, and the other does not.
 
-    By their sentences in `Header`: "reduce-scatter: on gloo ..." hides the kinds before the colon.
-    A sentence that names none hides nothing of a step by itself.
+    Sentences in `Header` say so: "reduce-scatter: on gloo ..." hides the kinds before the colon. A
+    sentence that names no kind hides nothing.
     """
     heads = [sentence.partition(":")[0] for sentence in {*older} ^ {*newer} if ":" in sentence]
     named = {word for head in heads for word in re.findall(r"[\w-]+", head)}
@@ -95,7 +95,7 @@ def find_hidden_kinds(older: Iterable[str], newer: Iterable[str]) -> frozenset[s
 def pair_answers(
     case: Case, older: Record, newer: Record, blind: frozenset[str] = frozenset()
 ) -> list[AnswerPair]:
-    """Two records' answers to a case, side by side, for each subject that both have.
+    """Two records' answers to a case, paired for each subject that both have.
 
     Raises:
         BadInput: a line of a record is no list of answers.
@@ -116,7 +116,7 @@ def pair_answers(
 
 
 def _without_release(answer: Answer, release: str) -> Answer:
-    """An answer whose end does not name its own release, which no other release can repeat."""
+    """An answer whose end does not name its own release, so that another release can repeat it."""
     end: End
     match answer.end:
         case Unsupported(why, step):
@@ -132,7 +132,7 @@ def find_differences(pair: AnswerPair) -> list[Change]:
     """Every way in which two answers differ; none if they do not."""
     if pair.older == pair.newer:
         return []
-    # A recipe has many tensors, and one truth.
+    # A recipe has many tensors, but its truth is computed once.
     known = cache(lambda: truth(pair.case))
     ends, tensors, counted = _compare_ends(pair), list[Change](), _compare_programs(pair)
     moved: dict[str, int] = {}
@@ -141,7 +141,7 @@ def find_differences(pair: AnswerPair) -> list[Change]:
         one, other = before.get(name), after.get(name)
         if one is not None and other is not None:
             if layout_differs(one, other):
-                # That it lies otherwise is the first that is said of it.
+                # The change of layout is the first change of a tensor.
                 moved[name] = len(tensors)
             tensors += [*layout_changes(pair, one, other), *value_changes(pair, one, other, known)]
             counted += _compare_counts(pair, name, one.collectives, other.collectives)
@@ -149,7 +149,7 @@ def find_differences(pair: AnswerPair) -> list[Change]:
                 pair, f"{name}/full", one.full_collectives, other.full_collectives
             )
         elif pair.older.end == pair.newer.end:
-            # Else how it ended says why.
+            # Otherwise the end says why.
             texts = ("shown", NOT_SHOWN) if other is None else (NOT_SHOWN, "shown")
             tensors.append(make_change(pair, "support", name, " → ".join(texts), *texts))
     return [*ends, *_attach_counts(pair, tensors, counted, moved)]
@@ -158,10 +158,10 @@ def find_differences(pair: AnswerPair) -> list[Change]:
 def _attach_counts(
     pair: AnswerPair, tensors: list[Change], counted: list[Change], moved: Mapping[str, int]
 ) -> list[Change]:
-    """Changes of tensors, each layout with the counts of its own step; then all other counts.
+    """Changes of tensors, each change of layout with the counts of its step; then other counts.
 
-    ``moved``: by step, which of the changes of tensors says that it lies otherwise. A count says so
-    where something that it is made of lies otherwise.
+    ``moved``: the index of the change of layout, by step. The pattern of a count says so where the
+    layout of something upstream changed.
     """
     left = []
     for count in counted:
@@ -179,9 +179,9 @@ def _attach_counts(
 
 
 def find_uncountable_steps(pair: AnswerPair) -> list[str]:
-    """The steps of which it cannot be told whether other collectives were fired.
+    """The steps for which it is unknown whether their collectives changed.
 
-    One of the two answers shows none of a step's, or its release hides kinds that the other shows.
+    One of the two answers does not show them, or its release hides kinds that the other shows.
     """
     before, after = (_collectives_by_step(answer) for answer in (pair.older, pair.newer))
     return [
@@ -196,7 +196,7 @@ def find_uncountable_steps(pair: AnswerPair) -> list[str]:
 
 
 def _differs_in_hidden_kind(pair: AnswerPair, one: object, other: object) -> bool:
-    """Whether two differ in a kind that one of the releases hides."""
+    """Whether the collectives differ in a kind that one of the releases hides."""
     if not isinstance(one, tuple) or not isinstance(other, tuple) or one == other:
         return False
     sides = (Counter((c.kind, c.axes, c.bytes, c.pass_) for c in side) for side in (one, other))
@@ -205,7 +205,7 @@ def _differs_in_hidden_kind(pair: AnswerPair, one: object, other: object) -> boo
 
 
 def _collectives_by_step(answer: Answer) -> dict[str, object]:
-    """What each step that was reached fired, by its name; None where it cannot be told."""
+    """The collectives of each step that was reached, by its name; None where they are unknown."""
     found: dict[str, object] = {}
     if isinstance(answer.end, Done):
         found |= {"": answer.program, "peak": answer.peak}
@@ -224,15 +224,17 @@ def _compare_ends(pair: AnswerPair) -> list[Change]:
         kind: ChangeKind = "support" if gone else "refusal"
         before, after = _kind_of_end(one), _kind_of_end(other)
         alike = before == after
-        # Two that differ in what they say of the case alone are told by what they have in common.
-        pattern = f"{before}, otherwise" if alike else f"{before} → {after}"
+        # Messages of one pattern differ only in what they say about the case.
+        pattern = f"{before}, with another message" if alike else f"{before} → {after}"
         step = getattr(other, "step", "") or getattr(one, "step", "")
         weight = -2 if isinstance(one, Done) else -1 if isinstance(other, Done) else int(alike)
-        told = _format_whole_end(one), _format_whole_end(other)
-        found.append(make_change(pair, kind, step, pattern, *told, weight=weight))
+        texts = _format_whole_end(one), _format_whole_end(other)
+        found.append(make_change(pair, kind, step, pattern, *texts, weight=weight))
     if pair.older.apart != pair.newer.apart:
-        before, after = ("; ".join(side.apart) or "alike" for side in (pair.older, pair.newer))
-        found.append(make_change(pair, "refusal", "", "ranks end apart", before, after))
+        sides = pair.older.apart, pair.newer.apart
+        before, after = ("; ".join(side) or "all ranks end alike" for side in sides)
+        pattern = "ranks end differently" if pair.newer.apart else "ranks no longer end differently"
+        found.append(make_change(pair, "refusal", "", pattern, before, after))
     return found
 
 
@@ -270,21 +272,11 @@ def _compare_programs(pair: AnswerPair) -> list[Change]:
 
 
 def _compare_counts(
-    pair: AnswerPair,
-    step: str,
-    one: tuple[Collective, ...] | None,
-    other: tuple[Collective, ...] | None,
+    pair: AnswerPair, step: str, one: Collectives | None, other: Collectives | None
 ) -> list[Change]:
     if one is None or other is None or one == other or _differs_in_hidden_kind(pair, one, other):
         return []
     full = "materialised: " if step.endswith("/full") else ""
-    return [
-        make_change(
-            pair,
-            "count",
-            step,
-            full + collectives_pattern(one, other),
-            format_collectives(one),
-            format_collectives(other),
-        )
-    ]
+    pattern = full + collectives_pattern(one, other)
+    sides = format_collectives(one), format_collectives(other)
+    return [make_change(pair, "count", step, pattern, *sides)]

@@ -1,7 +1,4 @@
-"""What is compared with what? Two releases' answers to one question.
-
-Makes a change of what was found: where in its program it is, and whether anything told the user.
-"""
+"""What is compared? Two releases' answers to one question, from which changes are made."""
 
 from __future__ import annotations
 
@@ -12,12 +9,12 @@ from cases.model import Case
 from cases.ops import OPS
 from reports.drift.model import Change, ChangeKind, CorrectnessChange
 
-# Steps that say where a tensor is to lie; a program is called by what else is in it.
+# Ops that only change a layout. A program is named after its other ops.
 _LAYOUT_OPS = ("redistribute", "identity")
 _GRADIENT = "grad"
-# How the end of a program that ran to its end is told.
+# The end of a program that finished.
 ANSWER = "an answer"
-# Only of these it matters that nothing was said: errors speak, and roundings need not.
+# Changes that a user may not notice: errors are noticed, and roundings need not be.
 _SILENT_KINDS = ("value", "layout", "count")
 
 
@@ -34,15 +31,15 @@ class AnswerPair(msgspec.Struct, frozen=True):
 
     @property
     def silent(self) -> bool:
-        """Whether the program ran to its end in both."""
+        """Whether the program finished in both."""
         return isinstance(self.older.end, Done) and isinstance(self.newer.end, Done)
 
 
 def make_change(
-    pair: AnswerPair, kind: ChangeKind, step: str, pattern: str, before: str, after: str, turn: CorrectnessChange = "",
-    weight: int = 0,
+    pair: AnswerPair, kind: ChangeKind, step: str, pattern: str, before: str, after: str,
+    turn: CorrectnessChange = "", weight: int = 0,
 ) -> Change:  # fmt: skip
-    """A change of one step of a pair; ``before`` and ``after`` on one line each."""
+    """A change of one step of a pair; ``before`` and ``after`` become one line each."""
     where, family = op_and_family(pair.case, step)
     return Change(
         kind, pair.newer.subject, pair.case.id, step, where, pattern,
@@ -52,10 +49,7 @@ def make_change(
 
 
 def op_and_family(case: Case, step: str) -> tuple[str, str]:
-    """The op that makes a step, and its family; of inputs, recipes and programs, what they are.
-
-    A recipe is of one family, whatever its model.
-    """
+    """The op that makes a step, and its family; or names for inputs, recipes and whole programs."""
     question, name = case.question, step.removesuffix("/full").partition("/")[0]
     if question.recipe is not None:
         return f"recipe {question.recipe.name}", "recipe"
@@ -63,22 +57,22 @@ def op_and_family(case: Case, step: str) -> tuple[str, str]:
     made += [(one_.result, one_.op) for one_ in question.mesh_steps]
     if name in dict(made):
         own = dict(made)[name]
-        # What it is taken of comes first in a program.
+        # The op whose gradient it is comes first in a program.
         return _gradient_of(made[0][1]) if own == _GRADIENT else (own, _family(own, own))
     if name or not made:
-        return "an input", "an input"
+        return "placing an input", "placing an input"
     ops = dict.fromkeys([one.op for one in question.steps] or [one for _, one in made])
-    told = [one for one in ops if one not in _LAYOUT_OPS] or [*ops]
+    named = [one for one in ops if one not in _LAYOUT_OPS] or [*ops]
     if _GRADIENT in ops:
-        return _gradient_of(told[0])
-    together = " + ".join(told)
-    return together, _family(told[0], together)
+        return _gradient_of(named[0])
+    together = " + ".join(named)
+    return together, _family(named[0], together)
 
 
 def _gradient_of(of: str) -> tuple[str, str]:
     return f"{_GRADIENT} of {of}", OPS[_GRADIENT].family
 
 
-def _family(op: str, otherwise: str) -> str:
+def _family(op: str, default: str) -> str:
     row = OPS.get(op)
-    return otherwise if row is None else row.family
+    return default if row is None else row.family

@@ -1,6 +1,6 @@
-"""Did a number change, or only its last bits? By the tolerance that its case has anyway.
+"""Did a value change, or only its last bits? By the tolerance of its case.
 
-Two results that are each as close to the truth as they have to be may be apart by twice that.
+Two results that are each within the tolerance of the truth may differ by twice the tolerance.
 Knows arrays and tolerances, neither releases nor layouts.
 """
 
@@ -20,14 +20,14 @@ from suites.aspects import double_tolerance
 from suites.truth import TRAINING_TOLERANCE, Truth
 from suites.wording import format_position
 
-# More elements than these are told by the first that differs.
+# Of larger arrays only the first element that differs is shown.
 _MOST = 16
 
 Arrays = Sequence[Array | None]
 
 
 class ArrayDifference(msgspec.Struct, frozen=True):
-    """Two arrays that are not the same to the bit: in words, and whether it counts."""
+    """Two arrays that differ in some bit. ``far``: by more than the tolerance."""
 
     before: str
     after: str
@@ -35,18 +35,18 @@ class ArrayDifference(msgspec.Struct, frozen=True):
 
 
 def allowed_between_releases(case: Case, right: Truth, name: str) -> Tolerance:
-    """How far an input or result of two releases may be apart and still be the same."""
-    otherwise = EXACT if case.question.recipe is None else TRAINING_TOLERANCE
-    return double_tolerance(right.allowed.get(name, otherwise))
+    """How far an input or result may differ between two releases and still be the same."""
+    default = EXACT if case.question.recipe is None else TRAINING_TOLERANCE
+    return double_tolerance(right.allowed.get(name, default))
 
 
 def first_difference(
     mesh: Mesh, near_enough: Tolerance, older: Arrays, newer: Arrays
 ) -> ArrayDifference | None:
-    """The first two arrays that are too far apart, else the first two that are not the same.
+    """The first two arrays that differ by more than the tolerance, else the first that differ.
 
-    One per mesh position, or one that stands for the same on every rank. None where nothing
-    differs, or one side shows nothing.
+    A side has an array for each mesh position, or one for all. None if nothing differs, or one
+    side shows nothing.
     """
     if not older or not newer or older == newer:
         return None
@@ -67,7 +67,7 @@ def first_difference(
 
 
 def _format_difference(one: Array, other: Array) -> tuple[str, str]:
-    """Two arrays that differ, whole if they are small, else from the first element that does."""
+    """Two arrays that differ, as texts: whole if small, else the first element that differs."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return f"{one.dtype}{list(one.shape)}", f"{other.dtype}{list(other.shape)}"
     if one.size <= _MOST:
@@ -87,7 +87,7 @@ def _format_difference(one: Array, other: Array) -> tuple[str, str]:
 
 
 def compare_correctness(right: Truth, one: Observed, other: Observed) -> CorrectnessChange:
-    """Which of two global values is right, where the truth has one."""
+    """Whether two global values are right, where the truth is known."""
     wanted = right.values.get(one.name)
     if wanted is None or one.name in right.own:
         return ""
@@ -97,4 +97,4 @@ def compare_correctness(right: Truth, one: Observed, other: Observed) -> Correct
     )
     if was:
         return "" if is_ else "broken"
-    return "mended" if is_ else "wrong otherwise"
+    return "mended" if is_ else "still wrong"

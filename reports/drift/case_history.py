@@ -1,7 +1,4 @@
-"""What does one case do through all releases? Runs of releases that answer alike, and each border.
-
-Reads the records that are there; asks no framework and judges nothing.
-"""
+"""How did the answers to one case change through all releases? For ``--case``, from the records."""
 
 from __future__ import annotations
 
@@ -27,23 +24,22 @@ from reports.drift.answer_changes import (
 from reports.drift.finding_listing import UnknownId
 from reports.drift.model import Change
 from reports.drift.patterns import format_collectives
-from reports.drift.tables import format_releases
+from reports.formatting import format_axes, format_releases
 from suites.array_difference import format_array
-from suites.failure import format_mesh_step
-from suites.failure import format_step as step_said
+from suites.failure import format_mesh_step, format_step
 from suites.record_index import find_records, release_of
 from suites.tensors import mesh_of
-from suites.wording import format_reported_layout as said
+from suites.wording import format_reported_layout
 
 _MOST = 16
 _NEAREST = 3
 
 
 def find_case(id: str, known: Mapping[str, Case]) -> Case:
-    """The case with an id, as it is or as `slug` has it.
+    """The case with an id, as in its file or as `slug` writes it.
 
     Raises:
-        Unknown: there is none.
+        UnknownId: there is none.
     """
     by_slug = {slug(case.id): case for case in known.values()}
     found = known.get(id) or by_slug.get(slug(id))
@@ -54,10 +50,10 @@ def find_case(id: str, known: Mapping[str, Case]) -> Case:
 
 
 class UnchangedReleases(msgspec.Struct, frozen=True):
-    """Consecutive releases in which one subject answers alike.
+    """Consecutive releases in which one subject gives the same answer.
 
-    ``changes``: against the stretch before; ``unseen``: the steps whose collectives one of the
-    two cannot show. ``note``: why there is no answer, or that it is not the same in every run.
+    ``changes``: from the releases before. ``unseen``: the steps whose collectives these or those
+    cannot show. ``note``: why there is no answer, or that it differs from run to run.
     """
 
     releases: tuple[str, ...]
@@ -68,7 +64,7 @@ class UnchangedReleases(msgspec.Struct, frozen=True):
 
 
 def format_history(folder: Path, case: Case) -> list[str]:
-    """The story of a case in every release that a folder has a record of.
+    """How a case was answered in every release that a folder has a record of.
 
     Raises:
         BadInput: there is no record, or one cannot be read.
@@ -89,8 +85,7 @@ def format_history(folder: Path, case: Case) -> list[str]:
 
 def _format_question(case: Case) -> list[str]:
     question = case.question
-    mesh = ", ".join(f"{axis}={size}" for axis, size in question.mesh.axes)
-    lines = [f"{slug(case.id)}    mesh {mesh}"]
+    lines = [f"{slug(case.id)}    mesh {format_axes(question.mesh)}"]
     if question.recipe is not None:
         lines.append(f"  recipe {question.recipe.name}")
     lines += [f"  {format_mesh_step(step)}" for step in question.mesh_steps]
@@ -99,13 +94,13 @@ def _format_question(case: Case) -> list[str]:
         lines.append(f"  {one.name}: {one.dtype}{list(one.shape)}  {at}")
         if one.value is not None:
             lines.append(f"    {format_array(one.value, _MOST)}")
-    return lines + [f"  {step_said(step, mesh_of(case, step.result))}" for step in question.steps]
+    return lines + [f"  {format_step(step, mesh_of(case, step.result))}" for step in question.steps]
 
 
 def find_unchanged_releases(
     case: Case, records: Sequence[Record], subject: str
 ) -> list[UnchangedReleases]:
-    """How one subject's answer to a case goes through records of one framework, oldest first.
+    """One subject's answers to a case in the records of one framework, oldest first.
 
     Raises:
         BadInput: a line of a record is no list of answers.
@@ -137,16 +132,16 @@ def find_unchanged_releases(
 
 
 def _single_release(case: Case, kept: Record, subject: str) -> UnchangedReleases:
-    """A stretch of one release."""
+    """What one release answers."""
     release = (release_of(kept),)
     row = kept.lines.get(case.id)
     if row is None or subject not in kept.header.subjects:
         return UnchangedReleases(release, None, note="not asked")
     if row.digest != digest_question(case.question):
-        return UnchangedReleases(release, None, note="asked in other words")
+        return UnchangedReleases(release, None, note="asked in different words")
     answer = next(one for one in kept.stored_answers(case.id) if one.subject == subject)
     return UnchangedReleases(
-        release, answer, note="not the same in every run" * (subject in row.unstable)
+        release, answer, note="differs from run to run" * (subject in row.unstable)
     )
 
 
@@ -161,7 +156,7 @@ def _format_releases(
         yield from (f"    {line}" for line in format_answer(case, stretch.answer))
     for change in stretch.changes:
         silent = ", silent" if change.silent else ""
-        # How it ended says all that its pattern does.
+        # The pattern of an end repeats what before and after say.
         pattern = "" if change.kind in ("refusal", "support") else change.pattern
         what = ": ".join(filter(None, (change.step, pattern)))
         yield f"    {change.kind}{silent}  {what}".rstrip()
@@ -175,7 +170,7 @@ def _format_releases(
 
 
 def format_answer(case: Case, answer: Answer) -> Iterable[str]:
-    """All that one answer says, but for shards and offsets, a line each."""
+    """A line for each thing in an answer, except shards and offsets."""
     for seen in answer.seen:
         yield from _format_tensor(case, seen)
     if answer.program is not None:
@@ -184,7 +179,7 @@ def format_answer(case: Case, answer: Answer) -> Iterable[str]:
 
 
 def _format_new_results(case: Case, before: Answer, answer: Answer) -> Iterable[str]:
-    """What an answer says of results that the one before did not come to."""
+    """What an answer has for results that the one before did not reach."""
     reached = {seen.name for seen in before.seen}
     for seen in answer.seen:
         if seen.name not in reached:
@@ -195,7 +190,8 @@ def _format_new_results(case: Case, before: Answer, answer: Answer) -> Iterable[
 
 def _format_tensor(case: Case, seen: Observed) -> Iterable[str]:
     mesh = seen.mesh or mesh_of(case, seen.name)
-    yield f"{seen.name}  {seen.dtype}{list(seen.shape)}  {said(seen.layout, mesh)}"
+    layout = format_reported_layout(seen.layout, mesh)
+    yield f"{seen.name}  {seen.dtype}{list(seen.shape)}  {layout}"
     if seen.full:
         yield f"  {format_array(seen.full[0], _MOST)}"
     if seen.collectives is not None:

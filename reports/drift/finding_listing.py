@@ -1,4 +1,4 @@
-"""Which cases are in a finding? All of them, each with its before and after."""
+"""Which cases are in a finding? For ``--finding``: all of them, with before and after."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reports.drift.wording import case_name, format_extent, format_places, title
 
 
 class UnknownId(Exception):
-    """Nothing is called so: what it is, the id, and the ids that are spelt most like it."""
+    """There is no such case or finding; the message has the ids that are spelt most like it."""
 
     def __init__(self, what: str, id: str, near: Sequence[str]):
         super().__init__(f"no {what} is called {id!r}; the nearest: {', '.join(near) or 'none'}")

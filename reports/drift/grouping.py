@@ -1,4 +1,4 @@
-"""Which changes are one and the same? Groups of them, the most consequential first.
+"""Which changes are similar? They become one finding, the gravest finding first.
 
 Every change belongs to exactly one finding. Knows no record and no page.
 """
@@ -13,15 +13,15 @@ from collections.abc import Mapping
 from cases.model import Case
 from reports.drift.model import CHANGE_KINDS, CORRECTNESS_CHANGES, Change, DriftFinding, Upgrade
 
-# What follows from how an op is dispatched is alike in all of its family.
+# All ops of a family are dispatched in the same way, and change together.
 _BY_FAMILY = ("value", "layout", "count")
-# A message says which ops these are, if it matters; one name may be there at several places; and
-# what is no more than a rounding is not worth telling op by op.
+# A message names its ops where they matter, a public name may stand in several places, and a
+# rounding is not interesting op by op.
 _BY_PATTERN = ("rounding", "memory", "refusal", "support", "name", "signature")
 
 
 def group_changes(border: Upgrade, cases: Mapping[str, Case]) -> tuple[DriftFinding, ...]:
-    """The findings of one border. ``cases``: the catalogue, by id."""
+    """The findings of one upgrade. ``cases``: the catalogue, by id."""
     grouped: dict[tuple[str, ...], list[Change]] = defaultdict(list)
     for change in border.changes:
         grouped[_key(change)].append(change)
@@ -37,10 +37,10 @@ def group_changes(border: Upgrade, cases: Mapping[str, Case]) -> tuple[DriftFind
                 one.step,
             ),
         )
-        said = "\n".join((border.framework, border.older, border.newer, *key))
+        text = "\n".join((border.framework, border.older, border.newer, *key))
         found.append(
             DriftFinding(
-                hashlib.sha256(said.encode()).hexdigest()[:8],
+                hashlib.sha256(text.encode()).hexdigest()[:8],
                 border.framework,
                 border.older,
                 border.newer,
@@ -68,13 +68,13 @@ def severity_order(finding: DriftFinding) -> tuple[object, ...]:
     """Sorts findings: by kind, silent ones first, then what breaks most, then by how many cases."""
     first = finding.smallest
     return (
-        CHANGE_KINDS.index(finding.kind), not first.silent, CORRECTNESS_CHANGES.index(first.turn), first.weight,
-        -len(finding.cases), finding.subject, finding.pattern, finding.id,
+        CHANGE_KINDS.index(finding.kind), not first.silent, CORRECTNESS_CHANGES.index(first.turn),
+        first.weight, -len(finding.cases), finding.subject, finding.pattern, finding.id,
     )  # fmt: skip
 
 
 def case_size(case: Case | None) -> tuple[int, int, int]:
-    """How small a case is: devices, then steps, then elements of its inputs; none is smallest."""
+    """Sorts cases by devices, steps and elements of the inputs; a public name has none."""
     if case is None:
         return 0, 0, 0
     question = case.question

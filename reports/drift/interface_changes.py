@@ -1,7 +1,7 @@
 """What changed in a public interface? Names, signatures, defaults, and how things print.
 
-From what two releases list of themselves, and from the names table, which knows where a thing that
-the adapters use has moved. Asks no framework.
+It compares the listings of two releases. The names table says where a name that the adapters use
+has moved.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from reports.drift.patterns import message_pattern
 from reports.drift.signature_changes import compare_signatures
 
 Listing = tuple[Fact, ...]
-_NOT_THERE = "not there"
-# What became of a name, by how much it breaks: what ends a program, what may, and what does not.
+_NOT_THERE = "absent"
+# What happened to a name, what breaks programs first.
 _GONE, _MOVED, _CALLED, _MAY, _NEW, _LIVES = range(-3, 3)
-# A longer default is told by the signatures alone.
+# A longer default stands only in the signatures.
 _LONGEST = 80
 
 
 def find_interface_changes(
     framework: str, names: Names, older: Listing, newer: Listing, releases: tuple[str, str]
 ) -> list[Change]:
-    """Every way in which two listings differ, and every move that the names table knows."""
+    """Every difference of two listings, and every move that the names table knows."""
     return [
         *_find_moves(framework, names, releases),
         *_find_name_changes(framework, *map(_by_path, (older, newer))),
@@ -51,7 +51,7 @@ def _make_change(
 
 
 def _parts(path: str) -> tuple[str, str, str]:
-    """A dotted path as module, name in it and what is inside that: of a class, its attribute.
+    """A dotted path as module, name, and what is inside the name: an attribute of a class.
 
     A part that begins with a capital is a class, as in both frameworks.
     """
@@ -71,13 +71,13 @@ def is_class_attribute(path: str) -> bool:
 
 
 def import_line(path: str) -> str:
-    """The line that imports what is at a dotted path: of a class's attribute, the class."""
+    """The line that imports a name; for an attribute of a class, the class."""
     module, name, _ = _parts(path)
     return f"from {module} import {name}" if module else f"import {name}"
 
 
 def _find_moves(framework: str, names: Names, releases: tuple[str, str]) -> list[Change]:
-    """What the names table has elsewhere in the newer release, or called otherwise."""
+    """The names that the names table has elsewhere in the newer release, or with another call."""
     found = []
     for wanted in names:
         was, is_ = (find_location(names, wanted, release) for release in releases)
@@ -98,7 +98,7 @@ def _find_moves(framework: str, names: Names, releases: tuple[str, str]) -> list
             )
         if is_.call:
             found.append(
-                _make_change(framework, "signature", is_.path, "", "called otherwise", "", is_.call)
+                _make_change(framework, "signature", is_.path, "", "another call", "", is_.call)
             )
     return found
 
@@ -118,7 +118,7 @@ def _find_name_changes(
             sides = (older, newer) if _is_there(was) else (newer, older)
             root = _outermost_missing_name(path, *sides)
             where = root.rpartition(".")[0]
-            # A class that is there under several names is one.
+            # A class may have several names.
             home = short_name(where) if is_class_attribute(root) else where
             after = _import_line_elsewhere(was, root, newer) if was is not None else ""
             texts = _format_name(was), after or _format_name(is_)
@@ -126,12 +126,21 @@ def _find_name_changes(
             found.append(_make_change(framework, "name", path, where, pattern, *texts, weight))
         else:
             texts = _format_name(was), _format_name(is_)
-            found.append(_make_change(framework, "name", path, path, "told to be gone", *texts))
+            found.append(
+                _make_change(
+                    framework,
+                    "name",
+                    path,
+                    path,
+                    "the message about a removed name changed",
+                    *texts,
+                )
+            )
     return found
 
 
 def _outermost_missing_name(path: str, here: Mapping[str, Name], there: Mapping[str, Name]) -> str:
-    """The outermost name that is on one side only and that a path is in: often itself."""
+    """The outermost name around a path, or itself, that only one side has."""
     parts = path.split(".")
     prefixes = (".".join(parts[:count]) for count in range(1, len(parts) + 1))
     return next(
@@ -140,7 +149,7 @@ def _outermost_missing_name(path: str, here: Mapping[str, Name], there: Mapping[
 
 
 def _import_line_elsewhere(gone: Name, root: str, newer: Mapping[str, Name]) -> str:
-    """The line that imports what is called so elsewhere; "" for members and where there is none."""
+    """The line that imports the same name from elsewhere; "" for members, or if there is none."""
     if gone.path != root or is_class_attribute(root):
         return ""
     alike = [
@@ -160,31 +169,31 @@ def _format_name(name: Name | None) -> str:
 
 
 def _compare_name(framework: str, was: Name, is_: Name) -> list[Change]:
-    """How a name that is in both releases differs."""
+    """The differences of a name that both releases have."""
     found = []
     path, where = is_.path, is_.path.rpartition(".")[0]
     if was.kind != is_.kind:
         pattern = f"{was.kind} → {is_.kind}"
         found.append(_make_change(framework, "name", path, where, pattern, was.kind, is_.kind))
     if was.lives != is_.lives:
-        pattern = f"lives in {is_.lives or 'no module'}, not in {was.lives or 'no module'}"
+        pattern = f"defined in {is_.lives or 'no module'}, was in {was.lives or 'no module'}"
         sides = was.lives, is_.lives
         found.append(_make_change(framework, "name", path, where, pattern, *sides, _LIVES))
     if was.warns != is_.warns:
-        pattern = f"warns: {message_pattern(is_.warns)}" if is_.warns else "warns no more"
+        pattern = f"warns: {message_pattern(is_.warns)}" if is_.warns else "no longer warns"
         texts = was.warns or "no warning", is_.warns or "no warning"
         found.append(_make_change(framework, "name", path, where, pattern, *texts))
     if was.signature != is_.signature:
         differs = compare_signatures(was.signature, is_.signature)
         texts = was.signature or "no signature", is_.signature or "no signature"
-        # Every signature that differs is told, also where parameters do not tell how.
-        ways = differs.ways or (() if differs.defaults else ("written otherwise",))
+        # A signature may differ although its parameters do not.
+        ways = differs.ways or (() if differs.defaults else ("another notation",))
         if ways:
             found.append(_make_change(framework, "signature", path, where, "; ".join(ways), *texts))
         for name, before, after in differs.defaults:
             pattern = f"{name}={after}, was {before}"
             if len(pattern) > _LONGEST:
-                pattern = f"another {name}"
+                pattern = f"another default of {name}"
             found.append(_make_change(framework, "default", path, where, pattern, *texts))
     return found
 
@@ -220,7 +229,7 @@ def _compare_texts(
 
 
 def find_imports(listings: Iterable[tuple[str, Listing]]) -> tuple[ImportableName, ...]:
-    """In which releases each public name is there. ``listings``: by release, oldest first."""
+    """The releases that have each public name. ``listings``: by release, oldest first."""
     names: dict[str, list[tuple[str, Name]]] = {}
     for release, listing in listings:
         for one in listing:

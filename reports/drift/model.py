@@ -1,7 +1,4 @@
-"""What is a change, and what is a finding? Data that the comparisons make and the pages show.
-
-Knows neither how answers are compared nor how anything is printed.
-"""
+"""What is a change, and what is a finding? Data that comparisons make and pages show."""
 
 from __future__ import annotations
 
@@ -18,36 +15,34 @@ ChangeKind = Literal[
 CHANGE_KINDS: tuple[ChangeKind, ...] = get_args(ChangeKind)
 
 KIND_MEANINGS: dict[ChangeKind, str] = {
-    "value": "a number, a shape or a dtype became another",
-    "layout": "another layout is reported, and with it other shards, offsets and collectives",
-    "count": "other collectives are fired: kinds, axes, bytes, forward or backward",
-    "rounding": "a number changed within the tolerance of its op, and counts as the same",
-    "memory": "the most bytes that a plan says one device holds",
-    "refusal": "an error, a crash or a hang came, went or reads otherwise",
-    "support": "a thing that the release or the route has, or has not",
-    "default": "a default that matters",
+    "value": "a value, a shape or a dtype changed",
+    "layout": "the reported layout changed, and with it shards, offsets and collectives",
+    "count": "the collectives changed: their kinds, axes or bytes, forward or backward",
+    "rounding": "a value changed within the tolerance of its op, and counts as the same",
+    "memory": "the peak bytes of a device in a dry run changed",
+    "refusal": "an error, a crash or a hang is new, is gone, or has another message",
+    "support": "the release or the route began or ceased to support something",
+    "default": "a default that matters changed",
     "name": "a public name is new, gone, moved or deprecated",
-    "signature": "a public name is called otherwise",
-    "printed": "a placement, a mesh or a spec prints otherwise",
+    "signature": "the signature of a public name changed",
+    "printed": "a placement, a mesh or a spec prints differently",
 }
 
-# What a number was and is, where it is known which is right; gravest first.
-CorrectnessChange = Literal["broken", "wrong otherwise", "", "mended"]
+# Whether a value was right and is right, where that is known; gravest first.
+CorrectnessChange = Literal["broken", "still wrong", "", "mended"]
 CORRECTNESS_CHANGES: tuple[CorrectnessChange, ...] = get_args(CorrectnessChange)
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One thing that one release does otherwise than the one before.
+    """One thing that changed from one release to the next.
 
     ``subject``: who answers, or the framework for its public interface. ``case``: the id, or the
-    public name. ``step``: the input or result, "y/full" for materialising y, "" for the whole.
-    ``where``: the op or kind of program that it is in. ``pattern``: what it has in common with
-    other changes, "all-gather → all-to-all". ``before`` and ``after``: in full, for people.
-    ``silent``: of a value, layout or count, that the program ran to its end in both releases, so
-    nothing told the user.
-    ``counts``: of a layout, the collectives that changed with it, before and after.
-    ``family``: what kind of op it is in. ``weight``: how much it breaks among changes of its kind:
-    the less, the more.
+    public name. ``step``: the input or result, "y/full" for materialising y, "" for the whole
+    program. ``where``: the op or kind of program. ``pattern``: what it has in common with other
+    changes, "all-gather → all-to-all". ``before`` and ``after``: in full, for people. ``silent``:
+    a value, layout or count changed in a program that finished in both releases. ``counts``: the
+    collectives that changed with a layout, before and after. ``family``: the family of the op.
+    ``weight``: orders changes of one kind; the least breaks most.
     """
 
     kind: ChangeKind
@@ -66,13 +61,13 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Upgrade(msgspec.Struct, frozen=True):
-    """All that lies between two consecutive releases of one framework.
+    """Everything that changed between two consecutive releases of one framework.
 
     ``changes``: every difference of the answers that both have, and of the public interface.
-    ``asked``: how many questions both were asked, word for word. ``apart``: ids of those that
-    only one was asked, or each in another wording: no drift. ``unstable``: (case, subject) whose
-    answer differs from run to run in one of the two: no drift. ``unseen``: (case, subject, step)
-    whose collectives one of the two cannot show. ``listed``: the interface of both is known.
+    ``asked``: how many questions were asked of both, in the same words. ``apart``: ids of the
+    others. ``unstable``: (case, subject) whose answer differs from run to run in one of the two.
+    ``unseen``: (case, subject, step) whose collectives one of the two cannot show. None of these
+    three is drift. ``listed``: the interface of both is known.
     """
 
     framework: str
@@ -87,10 +82,10 @@ class Upgrade(msgspec.Struct, frozen=True):
 
 
 class DriftFinding(msgspec.Struct, frozen=True):
-    """Changes of one border that are alike, with the smallest case that shows them.
+    """Similar changes of one upgrade.
 
-    ``id``: eight hex digits that stay for as long as the finding is the same. ``places``: the
-    ops, or kinds of program, that it is in. ``changes``: the smallest first, then by case.
+    ``id``: eight hex digits that stay while the finding is the same. ``places``: its ops, or kinds
+    of program. ``changes``: the one of the smallest case first, then by case.
     """
 
     id: str
@@ -110,7 +105,7 @@ class DriftFinding(msgspec.Struct, frozen=True):
 
     @property
     def silent(self) -> bool:
-        """Whether nothing told the user; it is so of all its changes or of none."""
+        """Whether nothing told the user; all its changes are silent, or none is."""
         return self.smallest.silent
 
     @property
@@ -120,15 +115,14 @@ class DriftFinding(msgspec.Struct, frozen=True):
 
     @property
     def with_counts(self) -> int:
-        """In how many of its changes of a layout the collectives changed with it."""
+        """In how many of its changes the collectives changed together with the layout."""
         return sum(bool(change.counts) for change in self.changes)
 
 
 class Release(msgspec.Struct, frozen=True):
     """One release, as its record's header has it.
 
-    ``unseen``: ways in which it hides collectives, a sentence each. ``listed``: its public
-    interface is known.
+    ``unseen``: sentences that say which collectives it hides. ``listed``: its interface is known.
     """
 
     framework: str
@@ -141,7 +135,7 @@ class Release(msgspec.Struct, frozen=True):
 
 
 class ImportableName(msgspec.Struct, frozen=True):
-    """In which releases a public name is there; ``warns``: in which it warns, and how."""
+    """The releases that have a public name, and those in which it warns (``warns``)."""
 
     path: str
     kind: str
@@ -154,7 +148,7 @@ class ImportableName(msgspec.Struct, frozen=True):
 class FrameworkHistory(msgspec.Struct, frozen=True):
     """One framework through all its releases, oldest first.
 
-    ``findings``: border by border, newest border last, the most consequential first in each.
+    ``findings``: upgrade by upgrade, the newest last; in each the gravest first.
     """
 
     framework: str

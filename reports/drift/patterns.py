@@ -1,6 +1,6 @@
-"""What have two changes in common? The shape of a before and an after, without what is the case's.
+"""Which changes are similar? Those with the same pattern: before and after without the case.
 
-Texts only; axes, dims, sizes and names of ops are left out of a pattern and stay in the change.
+A pattern has no axes, dims, sizes or names of ops; the change itself has them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cases.notation import NotationError, to_placements
 
 Fired = Sequence[Collective]
 
-# What a message says of the case at hand: quoted texts, what brackets hold, dotted names, numbers.
+# What a message says about its case: quoted and bracketed texts, dotted names, numbers.
 _CASE_SPECIFIC = (
     re.compile(r"(?<!\w)'[^']*'|\"[^\"]*\"|`[^`]*`"),
     re.compile(r"\[[^\[\]]*\]|\{[^{}]*\}|\([^()]*\)|<[^<>]*>"),
@@ -32,7 +32,7 @@ _LONGEST = 70
 
 
 def message_pattern(text: str) -> str:
-    """A message without what it says of the case: ``Operator … does not have a strategy``."""
+    """A message without what it says about its case: ``Operator … does not have a strategy``."""
     for pattern in _CASE_SPECIFIC:
         last = ""
         while last != text:
@@ -44,7 +44,7 @@ def message_pattern(text: str) -> str:
 def layout_pattern(
     mesh: Mesh, older: Layout | Foreign | None, newer: Layout | Foreign | None
 ) -> str:
-    """How a layout changed, axis by axis, each way once: ``P(sum) → R, S → S of another dim``."""
+    """How a layout changed on its axes: ``P(sum) → R, S → S of another dim``."""
     sides = [_axis_placements(mesh, layout) for layout in (older, newer)]
     if isinstance(sides[0], str) or isinstance(sides[1], str):
         words = [side if isinstance(side, str) else "a layout" for side in sides]
@@ -58,7 +58,7 @@ def layout_pattern(
 
 
 class _AxisPlacement(msgspec.Struct, frozen=True):
-    """What a tensor is along one mesh axis: split, owed or neither.
+    """What a tensor is along one mesh axis: sharded, partial or replicated.
 
     ``stride``: what the axes of the dim that come before it, and later in the mesh, multiply to.
     """
@@ -78,7 +78,7 @@ def _axis_placements(
     try:
         to_placements(layout, mesh)
     except NotationError:
-        return "reductions in an order of their own"
+        return "reductions in an order that placements lack"
     found = dict.fromkeys(mesh.layout_axes, _AxisPlacement("R"))
     found |= {axis: _AxisPlacement(f"P({op})") for axis, op in layout.partial}
     order = {axis: place for place, axis in enumerate(mesh.names)}
@@ -91,7 +91,7 @@ def _axis_placements(
 
 
 def collectives_pattern(older: Fired, newer: Fired) -> str:
-    """What is fired in place of what, pass by pass: ``all-gather → all-to-all``."""
+    """How the kinds of collectives changed in each pass: ``all-gather → all-to-all``."""
     passes = ("forward", "backward", "update")
     parts = []
     for one in passes:
@@ -115,8 +115,8 @@ def _kinds_pattern(older: Fired, newer: Fired) -> str:
             (one.kind, getattr(one, what)) for one in newer
         ):
             kinds = ", ".join(sorted({one.kind for one in (*older, *newer)}))
-            return f"{kinds} of other {what.replace('in_loop', 'loops')}"
-    return "paired otherwise"
+            return f"{kinds} with other {what.replace('in_loop', 'loops')}"
+    return "in other combinations"
 
 
 def format_collectives(collectives: Iterable[Collective]) -> str:

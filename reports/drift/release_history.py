@@ -1,6 +1,6 @@
-"""Which releases are there, and what lies between each and the next? From a folder of records.
+"""Which releases have a folder of records, and what changed from each to the next?
 
-Reads records, listings of interfaces and names tables; asks no framework.
+Reads records, listings of interfaces and names tables.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def catalogue_by_id() -> dict[str, Case]:
 
 @lru_cache(maxsize=1)
 def committed_histories() -> tuple[FrameworkHistory, ...]:
-    """The stories of the committed records."""
+    """The histories of the committed records."""
     return read_histories(RECORDS, catalogue_by_id())
 
 
 def read_histories(folder: Path, known: Mapping[str, Case]) -> tuple[FrameworkHistory, ...]:
-    """Each framework through all the releases that a folder has records of. ``known``: by id.
+    """Each framework through the releases that a folder has. ``known``: the catalogue, by id.
 
     Raises:
         BadInput: there is no record, or one of them or of the listings cannot be read.
@@ -95,7 +95,7 @@ def _with_interface(one: Upgrade, names: Names, listings: Mapping[str, Listing])
 
 
 def read_listing(record: Path) -> Listing | None:
-    """What a release lists of its interface, beside its record; None if it is not there.
+    """The interface of a release, from the file beside its record; None if there is no such file.
 
     Raises:
         BadInput: it cannot be read.
@@ -105,7 +105,7 @@ def read_listing(record: Path) -> Listing | None:
 
 
 def read_names_table(framework: str) -> Names:
-    """Where a framework's names have been, by the table in its adapter's package."""
+    """The names table of a framework, which its adapter's package has."""
     package = FRAMEWORKS[framework].module.rpartition(".")[0]
     names: Names = importlib.import_module(f"{package}.names").NAMES
     return names

@@ -1,7 +1,7 @@
-"""How does a call differ between two signatures? Parameter by parameter, from their text.
+"""How do two signatures of a function differ? Parameter by parameter.
 
-Signatures are Python text after ``def f``, as `adapters.interface` writes them. Annotations are
-not there. Knows no framework.
+A signature is what follows ``def f`` in Python, without annotations, as `adapters.interface`
+writes it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ParameterKind = Literal[
 
 
 class Parameter(msgspec.Struct, frozen=True):
-    """One parameter: how it is given, and its default; "" where it must be given."""
+    """One parameter: how it is passed, and its default, "" where it is required."""
 
     name: str
     how: ParameterKind
@@ -25,7 +25,7 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class SignatureDifference(msgspec.Struct, frozen=True):
-    """How a call differs: ``ways`` in a few words each, and defaults as (name, before, after)."""
+    """How two signatures differ: ``ways`` in words, and defaults as (name, before, after)."""
 
     ways: tuple[str, ...] = ()
     defaults: tuple[tuple[str, str, str], ...] = ()
@@ -57,7 +57,7 @@ def parse_parameters(signature: str) -> dict[str, Parameter]:
 
 
 def compare_signatures(older: str, newer: str) -> SignatureDifference:
-    """How a call differs between two signatures; "" is one that Python cannot tell.
+    """How two signatures differ; "" is one that Python does not know.
 
     Raises:
         SyntaxError: one of them is no Python text after ``def f``.
@@ -70,16 +70,16 @@ def compare_signatures(older: str, newer: str) -> SignatureDifference:
     for name, now in other.items():
         if name not in one:
             must = not now.default and not name.startswith("*")
-            ways.append(f"{'must be given' if must else 'with'} {name}")
+            ways.append(f"{'requires' if must else 'with'} {name}")
             continue
         was = one[name]
         if was.how != now.how:
             ways.append(f"{name} {now.how or 'by position or keyword'}")
         if bool(was.default) != bool(now.default):
-            ways.append(f"{name} {'may be left out' if now.default else 'must be given'}")
+            ways.append(f"{name} {'optional' if now.default else 'required'}")
     common = [name for name in one if name in other and one[name].how != "by keyword only"]
     if common != [name for name in other if name in common]:
-        ways.append("in another order")
+        ways.append("parameters in another order")
     defaults = [
         (name, one[name].default, now.default)
         for name, now in other.items()

@@ -1,21 +1,18 @@
-"""What does a reader look up? Tables over all releases: how much changed, imports.
-
-Rows of plain text, for both pages.
-"""
+"""What do the tables over all releases show? How much changed, and which imports work."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import msgspec
 
 from reports.drift.interface_changes import is_class_attribute
 from reports.drift.model import CHANGE_KINDS, ChangeKind, DriftFinding, FrameworkHistory, Upgrade
+from reports.formatting import format_releases, group_releases
 
 
 def format_records(story: FrameworkHistory) -> str:
-    """Which releases there are records of, and where those were made."""
+    """The recorded releases, and where their records were made."""
     every = [one.release for one in story.releases]
     where: dict[str, list[str]] = {}
     for one in story.releases:
@@ -25,7 +22,7 @@ def format_records(story: FrameworkHistory) -> str:
 
 
 class ChangeCounts(msgspec.Struct, frozen=True):
-    """How much changed at a border: by kind, findings and the cases that they are in."""
+    """How much changed in an upgrade: findings by kind, and the cases that they are in."""
 
     border: Upgrade
     findings: dict[ChangeKind, int]
@@ -34,7 +31,7 @@ class ChangeCounts(msgspec.Struct, frozen=True):
 
 
 def count_changes(story: FrameworkHistory) -> list[ChangeCounts]:
-    """A row for each border, the newest first."""
+    """The counts of each upgrade, the newest first."""
     rows = []
     for border in reversed(story.borders):
         own = [one for one in story.findings if one.newer == border.newer]
@@ -55,31 +52,12 @@ def _cases(found: Sequence[DriftFinding]) -> int:
 
 
 def count_left_out(border: Upgrade) -> tuple[int, int, int]:
-    """Of a border, what is no drift: questions apart, unstable answers, steps not seen."""
+    """How much is no drift: questions not asked in both, unstable answers, steps not seen."""
     return len(border.apart), len(border.unstable), len(border.unseen)
 
 
-def format_releases(releases: Sequence[str], some: Sequence[str]) -> str:
-    """Releases in short, those that follow one another as a span: ``2.5.1–2.8.0, 2.10.0``."""
-    found = group_releases(releases, some)
-    texts = (f"{span[0]}–{span[-1]}" if len(span) > 1 else span[0] for span in found)
-    return ", ".join(texts) or "none"
-
-
-def group_releases(releases: Sequence[str], some: Sequence[str]) -> list[list[str]]:
-    """Some of these releases, those that follow one another together."""
-    found: list[list[str]] = []
-    for before, release in pairwise(("", *releases)):
-        if release in some:
-            if found and found[-1][-1] == before:
-                found[-1].append(release)
-            else:
-                found.append([release])
-    return found
-
-
 class Availability(msgspec.Struct, frozen=True):
-    """Where a public name can be taken: since when, until when, and where it warns."""
+    """Since and until which release a public name is there, and in which releases it warns."""
 
     path: str
     since: str
@@ -88,9 +66,9 @@ class Availability(msgspec.Struct, frozen=True):
 
 
 def find_availability(story: FrameworkHistory) -> tuple[list[Availability], list[str]]:
-    """A row for each public name that is not in every release, or warns in some; and the others.
+    """The public names that are not in every release or warn in some; and all others.
 
-    Attributes of classes are among them where an adapter or a recipe uses them.
+    An attribute of a class is among them only if an adapter or a recipe uses it.
     """
     listed = [one.release for one in story.releases if one.listed]
     classes = {one.path for one in story.imports if one.kind == "class"}
@@ -103,12 +81,9 @@ def find_availability(story: FrameworkHistory) -> tuple[list[Availability], list
             always.append(one.path)
             continue
         first, last = one.releases[0], one.releases[-1]
-        left = "" if last == listed[-1] else f"{last}; gone in {listed[listed.index(last) + 1]}"
-        gaps = (
-            format_releases(listed, one.releases)
-            if len(group_releases(listed, one.releases)) > 1
-            else ""
-        )
+        left = "" if last == listed[-1] else f"{last}; removed in {listed[listed.index(last) + 1]}"
+        whole = len(group_releases(listed, one.releases)) == 1
+        gaps = "" if whole else format_releases(listed, one.releases)
         rows.append(
             Availability(
                 one.path,

@@ -1,11 +1,8 @@
-"""How does a tensor differ between two releases? How it lies, and what it holds.
-
-Counts of collectives and how a program ended are not its business.
-"""
+"""How does a tensor differ between two releases? Its layout and its values, not its collectives."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from adapters.answer import Observed
 from cases.layout import are_equivalent
@@ -19,20 +16,21 @@ from reports.drift.array_changes import (
 )
 from reports.drift.model import Change, ChangeKind
 from reports.drift.patterns import layout_pattern
+from reports.formatting import format_axes
 from suites.tensors import mesh_of
 from suites.truth import Truth
-from suites.wording import format_reported_layout as said
+from suites.wording import format_reported_layout
 
 NOT_SHOWN = "not shown"
 
 
 def layout_differs(one: Observed, other: Observed) -> bool:
-    """Whether a tensor lies otherwise: in another layout, or on another mesh."""
+    """Whether a tensor has another layout, or is on another mesh."""
     return one.layout != other.layout or one.mesh != other.mesh
 
 
 def layout_changes(pair: AnswerPair, one: Observed, other: Observed) -> list[Change]:
-    """How a tensor lies: its layout and mesh first, then offsets and what else is said of it."""
+    """Changes of the layout and mesh, of offsets, and of what else an answer says of a layout."""
     mesh, theirs = (seen.mesh or mesh_of(pair.case, seen.name) for seen in (one, other))
     found = []
 
@@ -40,11 +38,10 @@ def layout_changes(pair: AnswerPair, one: Observed, other: Observed) -> list[Cha
         found.append(make_change(pair, "layout", one.name, pattern, before, after))
 
     if layout_differs(one, other):
-        pattern = (
-            layout_pattern(mesh, one.layout, other.layout) if mesh == theirs else "on another mesh"
-        )
-        if mesh == theirs and _have_same_shards(mesh, one, other):
-            pattern += ", same shards"
+        pattern = "on another mesh"
+        if mesh == theirs:
+            same = _have_same_shards(mesh, one, other)
+            pattern = layout_pattern(mesh, one.layout, other.layout) + ", same shards" * same
         add(pattern, _format_layout(one, mesh), _format_layout(other, theirs))
     else:
         if one.offsets != other.offsets:
@@ -52,31 +49,26 @@ def layout_changes(pair: AnswerPair, one: Observed, other: Observed) -> list[Cha
         if one.local != other.local:
             add("local shape", *_format_sides(one.local, other.local))
     if one.note != other.note:
-        add("what is noted", one.note or "nothing", other.note or "nothing")
+        add("the note on the layout", one.note or "nothing", other.note or "nothing")
     if one.disagreements != other.disagreements:
-        before, after = ("; ".join(seen.disagreements) or "alike" for seen in (one, other))
-        add("what ranks report", before, after)
+        before, after = (
+            "; ".join(seen.disagreements) or "nothing differs" for seen in (one, other)
+        )
+        add("differences between ranks", before, after)
     return found
 
 
-def _format_sides(*sides: tuple[object, ...] | None) -> tuple[str, str]:
-    one, other = (
-        NOT_SHOWN if side is None else ", ".join(str(_as_list(part)) for part in side)
-        for side in sides
-    )
-    return one, other
-
-
-def _as_list(part: object) -> object:
-    return list(part) if isinstance(part, tuple) else part
+def _format_sides(*sides: tuple[object, ...] | None) -> Iterator[str]:
+    for side in sides:
+        parts = (str(list(part) if isinstance(part, tuple) else part) for part in side or ())
+        yield NOT_SHOWN if side is None else ", ".join(parts)
 
 
 def _format_layout(seen: Observed, mesh: Mesh) -> str:
-    text = said(seen.layout, mesh)
+    text = format_reported_layout(seen.layout, mesh)
     if seen.mesh is None:
         return text
-    axes = ", ".join(f"{name}={size}" for name, size in mesh.axes)
-    return f"{text} on {axes} of devices {list(mesh.devices)}"
+    return f"{text} on {format_axes(mesh)} of devices {list(mesh.devices)}"
 
 
 def _have_same_shards(mesh: Mesh, one: Observed, other: Observed) -> bool:
@@ -91,9 +83,9 @@ def _have_same_shards(mesh: Mesh, one: Observed, other: Observed) -> bool:
 def value_changes(
     pair: AnswerPair, one: Observed, other: Observed, known: Callable[[], Truth]
 ) -> list[Change]:
-    """A change of the global value, dtype or shape; or of shards alone, where the layout stayed.
+    """Changes of the global value, dtype or shape; or of the shards of an unchanged layout.
 
-    ``known``: the truth about the case, which is only asked for where numbers differ.
+    ``known``: gives the truth about the case, which is slow and needed only where values differ.
     """
     name, found = one.name, list[Change]()
     if (one.dtype, one.shape) != (other.dtype, other.shape):
@@ -101,7 +93,7 @@ def value_changes(
         pattern = "another shape" if one.dtype == other.dtype else f"{one.dtype} → {other.dtype}"
         return [make_change(pair, "value", name, pattern, before, after)]
     if pair.older.end == pair.newer.end:
-        # Else how it ended says why.
+        # Otherwise the end says why.
         for what, left, right in (
             ("global value", one.full, other.full),
             ("shards", one.shards, other.shards),
@@ -111,7 +103,7 @@ def value_changes(
                 found.append(
                     make_change(pair, "support", name, f"{what} {before} → {after}", before, after)
                 )
-    # Where it lies otherwise, its shards are others too.
+    # In another layout the shards differ anyway.
     stays = not layout_differs(one, other)
     if one.full == other.full and (one.shards == other.shards or not stays):
         return found
@@ -120,15 +112,12 @@ def value_changes(
     whole = first_difference(mesh, close, one.full, other.full)
     parts = first_difference(mesh, close, one.shards or (), other.shards or ()) if stays else None
     if whole is not None and whole.far:
-        texts = whole.before, whole.after
-        return [
-            *found,
-            make_change(pair, "value", name, "", *texts, compare_correctness(truth, one, other)),
-        ]
+        turn = compare_correctness(truth, one, other)
+        return [*found, make_change(pair, "value", name, "", whole.before, whole.after, turn)]
     if parts is not None and parts.far:
         owed = isinstance(one.layout, Layout) and one.layout.partial
         kind: ChangeKind = "layout" if owed else "value"
-        pattern = "addends dealt out otherwise" if owed else "on a device alone"
+        pattern = "another split of the same sum" if owed else "on single devices"
         found.append(make_change(pair, kind, name, pattern, parts.before, parts.after))
     near = next((off for off in (whole, parts) if off is not None and not off.far), None)
     if near is not None:
@@ -140,4 +129,4 @@ def _format_presence(arrays: Arrays | None) -> str:
     if not arrays:
         return NOT_SHOWN
     absent = sum(array is None for array in arrays)
-    return "shown" if not absent else f"shown but for {absent} of {len(arrays)}"
+    return "shown" if not absent else f"shown except {absent} of {len(arrays)}"

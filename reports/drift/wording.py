@@ -1,28 +1,28 @@
-"""How is a finding said to a person? Its title, where it is, and its smallest case.
+"""How is a finding written for people? Its title, where it shows, and its smallest case.
 
-Plain text, for both pages and the command line; markup is theirs.
+The texts are plain, for both pages and the command line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from cases.errors import format_count
 from cases.model import Case, slug
 from reports.drift.interface_changes import short_name
 from reports.drift.model import CorrectnessChange, DriftFinding
-from suites.failure import format_mesh_step
-from suites.failure import format_step as step_said
+from reports.formatting import first_few, format_axes, shorten
+from suites import failure
 from suites.tensors import mesh_of
 
 _TURNS: dict[CorrectnessChange, str] = {
-    "broken": "was right, is wrong",
-    "wrong otherwise": "was wrong, is wrong otherwise",
-    "mended": "was wrong, is right",
+    "broken": "was right and is now wrong",
+    "still wrong": "was wrong and is still wrong, but different",
+    "mended": "was wrong and is now right",
     "": "",
 }
 _MOST_PLACES = 5
-# How much of what two long texts have in common is shown before they differ.
+# How many characters of two long texts are shown before they differ.
 _LEAD = 40
 INTERFACE_KINDS = ("default", "name", "signature", "printed")
 
@@ -32,11 +32,11 @@ def title(finding: DriftFinding) -> str:
     match finding.kind:
         case "value":
             parts = [_TURNS[finding.smallest.turn], finding.pattern]
-            return ", ".join(filter(None, parts)) or "another value"
+            return ", ".join(filter(None, parts)) or "the value changed"
         case "rounding":
             return f"last bits of {finding.pattern}"
         case "memory":
-            return f"{finding.pattern} bytes at most on a device"
+            return f"{finding.pattern} peak bytes"
         case "layout" if finding.with_counts:
             number = finding.with_counts
             all_ = number == len(finding.changes)
@@ -45,17 +45,12 @@ def title(finding: DriftFinding) -> str:
 
 
 def format_places(finding: DriftFinding) -> str:
-    """The ops that it is in, or names without their modules; the first few of many."""
+    """The first few of the ops that it is in, or of the names, without their modules."""
     if finding.kind not in INTERFACE_KINDS:
-        return _first_few(finding.places)
+        return first_few(finding.places, _MOST_PLACES)
     if finding.kind in ("printed", "default") and not finding.pattern:
         return ""
-    return _first_few(list(dict.fromkeys(map(short_name, finding.cases))))
-
-
-def _first_few(texts: Sequence[str]) -> str:
-    more = len(texts) - _MOST_PLACES
-    return ", ".join(texts[:_MOST_PLACES]) + (f" and {more} more" if more > 0 else "")
+    return first_few(dict.fromkeys(map(short_name, finding.cases)), _MOST_PLACES)
 
 
 def format_extent(finding: DriftFinding) -> str:
@@ -66,29 +61,27 @@ def format_extent(finding: DriftFinding) -> str:
 
 
 def case_name(change_case: str, known: Mapping[str, Case]) -> str:
-    """A case as `-k` and `--case` take it; of the interface, the name itself."""
+    """A case's id as `-k` and `--case` take it; for the interface, the public name."""
     return slug(change_case) if change_case in known else change_case
 
 
 def format_step(case: Case, step: str) -> str:
     """The mesh of a case, and the step of its program; "" for the whole."""
     question, name = case.question, step.removesuffix("/full").partition("/")[0]
-    mesh = ", ".join(f"{axis}={size}" for axis, size in question.mesh.axes)
-    said = [step_said(one, mesh_of(case, one.result)) for one in question.steps
-            if one.result == name]  # fmt: skip
-    said += [format_mesh_step(one) for one in question.mesh_steps if one.result == name]
+    texts = [format_axes(question.mesh)]
+    texts += [
+        failure.format_step(one, mesh_of(case, one.result))
+        for one in question.steps
+        if one.result == name
+    ]
+    texts += [failure.format_mesh_step(one) for one in question.mesh_steps if one.result == name]
     if step.endswith("/full"):
-        said.append("materialised")
-    return "; ".join([mesh, *(" ".join(one.split()) for one in said)])
-
-
-def shorten(text: str, most: int) -> str:
-    """A text that is not longer than ``most``, with a sign where it goes on."""
-    return text if len(text) <= most else text[: most - 2].rstrip() + " …"
+        texts.append("materialised")
+    return "; ".join(" ".join(one.split()) for one in texts)
 
 
 def shorten_pair(before: str, after: str, most: int) -> tuple[str, str]:
-    """Two texts, cut to ``most``, from a little before they first differ if that is far on."""
+    """Two texts of at most ``most`` characters, which begin shortly before they first differ."""
     if max(len(before), len(after)) > most:
         same = next(
             (i for i, (one, other) in enumerate(zip(before, after)) if one != other),

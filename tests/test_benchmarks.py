@@ -1,0 +1,21 @@
+"""Does every part of the benchmarks still run? A small sample of each, whose times say nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.run import PARTS, Extent
+
+SAMPLE = Extent(cases=2, repeats=1, suite="suites/test_lesson.py", families=("lesson",))
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_part_measures_something(part: str) -> None:
+    """Each row has a figure for the suite, and one for the bare calls where there are such."""
+    rows = list(PARTS[part](SAMPLE))
+    assert rows
+    for row in rows:
+        assert row.ours[0].isdigit(), row
+        assert row.goal, row
+        if row.ratio:
+            assert row.bare[0].isdigit(), row
