@@ -15,10 +15,11 @@ import msgspec
 
 from adapters.answer import Answer, Collective, format_end
 from cases.catalogue import family
+from cases.ledger import Cause
 from cases.model import slug
 from cases.notation import format_both_notations
 from reports.formatting import first_few, format_axes
-from reports.judged_catalogue import cause_link, format_frameworks
+from reports.judged_catalogue import format_frameworks, ledger
 from reports.tell import recorded_answers
 from reports.templates import DOCS, code, render, store
 from suites.sources import RECORDS
@@ -84,8 +85,9 @@ def stored_agreement() -> Agreement:
 def page() -> str:
     """The page, in Markdown."""
     found = stored_agreement()
+    by_id = {cause.id: cause for cause in ledger()}
     known = {
-        subject: {cause_link(cause): ids for cause, ids in causes.items()}
+        subject: {_describe_cause(by_id[id]): ids for id, ids in causes.items()}
         for subject, causes in found.known.items()
     }
     sections = [("Beyond a dry run", _reasons(found.beyond)), ("Known", _reasons(known))]
@@ -97,6 +99,11 @@ def page() -> str:
         frameworks=format_frameworks(),
         large=_large(),
     )
+
+
+def _describe_cause(cause: Cause) -> str:
+    link = cause.link or f"No public report was found on {cause.unreported}."
+    return f"`{cause.id}`: {cause.why} {link}"
 
 
 def _order(subjects: Iterable[str]) -> list[str]:

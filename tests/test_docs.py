@@ -14,8 +14,9 @@ from cases import ledger
 from cases.ledger import load_ledger
 from cases.load import load
 from conftest import pytest_addoption
-from reports import changes
+from reports import changes, judged_catalogue
 from reports.__main__ import PAGES
+from reports.dry_run import stored_agreement
 from suites import matrix
 from suites.observation import SEVERITIES
 from tests.runs import ROOT, run
@@ -117,6 +118,13 @@ def test_the_generated_pages_are_fresh() -> None:
     """The pages are what `python -m reports pages` would write; the catalogue is judged once."""
     stale = [path.name for path, page in PAGES.items() if path.read_text() != page()]
     assert stale == []
+
+
+def test_every_cause_of_dry_runs_alone_explains_something() -> None:
+    """No record has a dry run, so the stored outcomes say it."""
+    met = {id for causes in stored_agreement().known.values() for id in causes}
+    alone = {one.id for one in judged_catalogue.ledger() if one.observed == ("dry run differs",)}
+    assert alone == met
 
 
 def test_the_table_of_changes_counts_every_row() -> None:
