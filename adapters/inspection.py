@@ -85,7 +85,8 @@ def format_literal(value: object) -> str:
         case list():
             return f"[{', '.join(map(format_literal, value))}]"
         case dict() if type(value) is dict:
-            return f"{{{', '.join(f'{format_literal(k)}: {format_literal(v)}' for k, v in value.items())}}}"
+            pairs = (f"{format_literal(k)}: {format_literal(v)}" for k, v in value.items())
+            return f"{{{', '.join(pairs)}}}"
         case set() | frozenset():
             inner = ", ".join(sorted(map(format_literal, value)))
             braced = f"{{{inner}}}" if inner else ""

@@ -1,8 +1,8 @@
 """How are a framework's answers kept? A text that git can diff, and beside it a file of arrays.
 
 ``torch-2.13.0.jsonl`` is lines of JSON: a header, then one line per question in the order of their
-ids, with answers as `adapters.record_codec` writes them. ``torch-2.13.0.values.xz`` has the arrays that are
-not small, each under the digest that the lines name. Two runs of one release give the same bytes:
+ids, with answers as `adapters.record_codec` writes them. ``torch-2.13.0.values.xz`` has the arrays
+that are not small, each under the digest that the lines name. Two runs of one release give the same bytes:
 nothing in a record is a date, process, path or stack. Refuses to know what a right answer is.
 
 ``python -m adapters.record RECORD RUN...`` adds to RECORD what further runs of the same release
@@ -45,8 +45,8 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     ``python`` is major and minor only and ``platform`` ("linux-x86_64") without its version, as
     more would tell apart runs that agree. ``suite``: the version of this project. ``values``:
     digest of the arrays that belong to the lines. ``unseen`` and ``promises``: as in `Hello`.
-    ``code``: by which code the answers were given, `adapters.code_digest`; "" if nobody said. Lines that
-    were added later leave all but ``count`` and ``values`` as it was.
+    ``code``: by which code the answers were given, `adapters.code_digest`; "" if nobody said.
+    Lines that were added later leave all but ``count`` and ``values`` as it was.
     """
 
     format: int

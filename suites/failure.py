@@ -165,7 +165,8 @@ def format_mesh_step(step: MeshStep) -> str:
 
 
 def _format_input(given: Input, mesh: Mesh) -> str:
-    return f"{given.name}: {given.dtype}{list(given.shape)}  {format_both_notations(given.layout, mesh)}"
+    layout = format_both_notations(given.layout, mesh)
+    return f"{given.name}: {given.dtype}{list(given.shape)}  {layout}"
 
 
 def format_step(step: Step, mesh: Mesh) -> str:

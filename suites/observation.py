@@ -22,7 +22,8 @@ SEVERITIES: tuple[Severity, ...] = (
 # What another plan does that is not implied, by its collectives alone.
 RedistributionPlanKind = Literal[
     "fires where nothing is implied", "fires nothing", "permutes", "more", "larger operands",
-    "fewer", "gathers", "exchanges", "reduces", "gathers, exchanges and reduces", "over groups that are no axes",
+    "fewer", "gathers", "exchanges", "reduces", "gathers, exchanges and reduces",
+    "over groups that are no axes",
 ]  # fmt: skip
 
 Fired = tuple[Collective, ...]
@@ -197,8 +198,8 @@ class Changed(msgspec.Struct, frozen=True, tag=True):
 
 Observation = (
     WrongValue | WrongDtype | WrongShape | WrongShard | WrongOffset | WrongLayout | OtherLayout
-    | RanksDiffer | OtherRedistributionPlan | BrokenContract | WrongCount | TooMany | CountersDisagree | Missing
-    | Ended | NotRefused | WrongMesh | DryRunDiffers | Changed
+    | RanksDiffer | OtherRedistributionPlan | BrokenContract | WrongCount | TooMany | CountersDisagree
+    | Missing | Ended | NotRefused | WrongMesh | DryRunDiffers | Changed
 )  # fmt: skip
 
 # How a cause names a kind of observation. Those that no cause can explain are not here.

@@ -159,8 +159,8 @@ def judge_all_releases(case: Case, shelf: RecordIndex, ledger: Sequence[Cause]) 
 
 
 def _compare_groups(
-    case: Case, subject: str, group: AnswerGroup, base: str, other: AnswerGroup, ledger: Sequence[Cause],
-    fact: Facts,
+    case: Case, subject: str, group: AnswerGroup, base: str, other: AnswerGroup,
+    ledger: Sequence[Cause], fact: Facts,
 ) -> Cell:  # fmt: skip
     of, own = group.contexts[subject], group.found[subject]
     held = [one for one in bases(subject, other.contexts) if one in other.contexts]

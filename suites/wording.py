@@ -213,7 +213,8 @@ def format_tolerated(finding: Finding, mesh: Mesh) -> str:
                 if isinstance(one, seen.OtherRedistributionPlan)
                 else "the parallel plan"
             )
-            text = f"{at} fires {format_collectives_with_bytes(fired)}, {format_factor(fired, implied)} {noun}"
+            told = format_collectives_with_bytes(fired)
+            text = f"{at} fires {told}, {format_factor(fired, implied)} {noun}"
         case seen.Ended(end):
             text = format_ending(end)
         case _:

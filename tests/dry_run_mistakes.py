@@ -34,7 +34,9 @@ def right_answer(case: Case, right: Truth, subject: str) -> Answer:
         itemsize = int(np.dtype(numpy_dtype(typed.dtype)).itemsize)
         observed = Observed(
             name, typed.dtype, typed.shape, layout, local=largest_shard(mesh, layout, typed.shape),
-            full_collectives=implied_by_redistribution(mesh, layout, whole, typed.shape, itemsize).implied,
+            full_collectives=implied_by_redistribution(
+                mesh, layout, whole, typed.shape, itemsize
+            ).implied,
         )  # fmt: skip
         if name in steps:
             names = [arg for arg in steps[name].args if isinstance(arg, str)]

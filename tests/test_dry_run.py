@@ -113,7 +113,7 @@ def test_what_takes_values_is_unsupported(frameworks: Sources) -> None:
     """A number read from a tensor, and shards of unforeseen sizes: with the reason."""
     (item,) = (case for case in family("siblings") if case.id == "item.sum")
     end = frameworks.answers(_plan(item))["torch"].end
-    assert end == Unsupported("a plan has no values, and torch looks at some", "r")
+    assert end == Unsupported("a dry run has no values, and torch reads some", "r")
     (irregular,) = (case for case in family("public") if case.id == "public/dtensor/T33")
     for answer in frameworks.answers(_plan(irregular)).values():
         assert isinstance(answer.end, Unsupported)

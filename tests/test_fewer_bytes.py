@@ -135,7 +135,8 @@ def less(found: Iterator[Found]) -> list[str]:
             continue
         if is_right(case, answer, step):
             said.append(
-                f"{case.id} {answer.subject}: {step.op} implies {format_collectives(measure.implied)}, "
+                f"{case.id} {answer.subject}: {step.op} implies "
+                f"{format_collectives(measure.implied)}, "
                 f"but {format_collectives(fired)} did"
             )
     return said

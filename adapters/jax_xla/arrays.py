@@ -81,7 +81,7 @@ def place_input(
         raise AnswerEnded(Unsupported(why, given.name)) from None
     sharding = NamedSharding(there, entries)
     if plan and given.irregular:
-        why = "a plan has no data, which irregular shards have the shapes of"
+        why = "a dry run has no data, from which irregular shards take their shapes"
         raise AnswerEnded(Unsupported(why, given.name))
     if plan:
         return attempt(given.name, lambda: _planned(given, shape, sharding))

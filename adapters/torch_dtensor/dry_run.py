@@ -57,7 +57,9 @@ class DryRunAdapter:
         """What one rank would do. Cannot stop itself: its process is ended if it takes too long."""
         try:
             if any(given.irregular for given in question.inputs):
-                raise CannotAnswer("a plan has no data, which irregular shards have the shapes of")
+                raise CannotAnswer(
+                    "a dry run has no data, from which irregular shards take their shapes"
+                )
             lines = make_task(question)
         except CannotAnswer as error:
             return Answer(question.id, subject, Unsupported(error.why, error.place))
@@ -199,7 +201,7 @@ def _end(raised: Raised) -> End:
     if raised.missing:
         return Unsupported(raised.line, raised.place)
     if raised.error in _LOOKS or raised.line.startswith(_LOOKING):
-        return Unsupported("a plan has no values, and torch looks at some", raised.place)
+        return Unsupported("a dry run has no values, and torch reads some", raised.place)
     if raised.error in _NOT_FAKED:
         return Unsupported("torch has no fake of an op", raised.place)
     if raised.line.startswith(_MIXED):
