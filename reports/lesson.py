@@ -1,6 +1,6 @@
 """What does a change of placement cost? The lesson on one screen, from the committed records.
 
-``python -m reports.lesson`` prints what README.md shows.
+``python -m reports.lesson`` prints what docs/lesson.md shows.
 """
 
 from __future__ import annotations

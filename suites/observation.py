@@ -198,8 +198,8 @@ class Changed(msgspec.Struct, frozen=True, tag=True):
 
 Observation = (
     WrongValue | WrongDtype | WrongShape | WrongShard | WrongOffset | WrongLayout | OtherLayout
-    | RanksDiffer | OtherRedistributionPlan | BrokenContract | WrongCount | TooMany | CountersDisagree
-    | Missing | Ended | NotRefused | WrongMesh | DryRunDiffers | Changed
+    | RanksDiffer | OtherRedistributionPlan | BrokenContract | WrongCount | TooMany
+    | CountersDisagree | Missing | Ended | NotRefused | WrongMesh | DryRunDiffers | Changed
 )  # fmt: skip
 
 # How a cause names a kind of observation. Those that no cause can explain are not here.

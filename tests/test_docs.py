@@ -22,17 +22,25 @@ from suites.observation import SEVERITIES
 from tests.runs import ROOT, run
 
 README = (ROOT / "README.md").read_text()
+DOCS = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
 
 
 def block(mark: str) -> str:
-    """The fenced block that follows a comment."""
-    found = re.search(rf"<!-- {re.escape(mark)} -->\n```\w+\n(.*?)```", README, re.DOTALL)
-    assert found is not None, mark
-    return found[1]
+    """The one fenced block that follows a comment, in the README or a page."""
+    pattern = rf"<!-- {re.escape(mark)} -->\n```\w+\n(.*?)```"
+    found = [
+        block for text in (README, *DOCS.values()) for block in re.findall(pattern, text, re.DOTALL)
+    ]
+    assert len(found) == 1, mark
+    return str(found[0])
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 120
 
 
 def test_the_transcript_is_what_its_command_prints() -> None:
-    """Every row of the lesson, as README.md shows it."""
+    """Every row of the lesson, as docs/lesson.md shows it."""
     command, _, shown = block("transcript").partition("\n")
     assert command.startswith("$ python ")
     words = [sys.executable, *command.split()[2:]]
@@ -52,7 +60,7 @@ def test_the_example_is_judged(tmp_path: Path) -> None:
 
 
 def test_the_trained_layer_is_judged(tmp_path: Path) -> None:
-    """A recipe with data and a plan of one without, from the README, in both frameworks."""
+    """A recipe with data and a dry run, from docs/training.md, in both frameworks."""
     path = tmp_path / "my_layer.toml"
     path.write_text(block("example: my_layer.toml"))
     ran = run(tmp_path, f"--cases={path}")
@@ -107,9 +115,9 @@ def test_the_cause_of_writing_cases_loads(tmp_path: Path) -> None:
     assert {one for one in (*ledger.OBSERVATIONS, *ledger.PLANS) if one not in words} == set()
 
 
-def test_the_aspects_and_severities_are_those_of_the_readme() -> None:
+def test_the_aspects_and_severities_are_those_of_their_page() -> None:
     """A row each, in their order; and a row for each aspect."""
-    rows = re.findall(r"^\| `?([a-z ]+)`? \|", README, re.MULTILINE)
+    rows = re.findall(r"^\| `?([a-z ]+)`? \|", DOCS["verdicts.md"], re.MULTILINE)
     assert sorted(one for one in rows if one in ledger.ASPECTS) == sorted(ledger.ASPECTS)
     assert [one for one in rows if one in SEVERITIES] == [*SEVERITIES]
 
@@ -133,8 +141,8 @@ def test_the_table_of_changes_counts_every_row() -> None:
         assert sum(map(int, re.findall(r"\| (\d+)", line))) == 144
 
 
-def test_every_option_is_in_the_readme() -> None:
-    """And every option that the README names exists."""
+def test_every_option_is_on_its_page() -> None:
+    """And every option that the page names exists."""
 
     class Parser:
         def __init__(self) -> None:
@@ -149,7 +157,7 @@ def test_every_option_is_in_the_readme() -> None:
 
     parser = Parser()
     pytest_addoption(parser)  # type: ignore[arg-type]
-    told = set(re.findall(r"`(--[a-z-]+)", README)) | set(re.findall(r", `(--[a-z-]+)", README))
+    told = set(re.findall(r"`(--[a-z-]+)", DOCS["options.md"]))
     assert set(parser.names) <= told
     others = {
         "--junitxml",
@@ -163,7 +171,8 @@ def test_every_option_is_in_the_readme() -> None:
 
 def test_every_link_to_a_file_leads_somewhere() -> None:
     """In the README and in the pages that it leads to."""
-    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+    top = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    for page in (*top, *sorted((ROOT / "docs").glob("*.md"))):
         # What stands in code is no link.
         text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)
         for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
