@@ -118,9 +118,9 @@ class Source(Protocol):
 
     ``NAMES``: its table, `adapters.release_names`. ``ROOTS``: packages; members of a class count
     that are defined in classes of these. ``CALLS``: path -> a plain call, for the deprecation that
-    it tells. ``DEFAULTS`` and ``PRINTED``: in words -> what is looked at. Any of the last three may raise
-    ImportError or AttributeError where a release has no such thing. Attributes of what is printed
-    are told with the members of its class.
+    it tells. ``DEFAULTS`` and ``PRINTED``: in words -> what is looked at. Any of the last three may
+    raise ImportError or AttributeError where a release has no such thing. Attributes of what is
+    printed are told with the members of its class.
     """
 
     MODULES: tuple[Module, ...]

@@ -3,7 +3,8 @@
 ``torch-2.13.0.jsonl`` is lines of JSON: a header, then one line per question in the order of their
 ids, with answers as `adapters.record_codec` writes them. ``torch-2.13.0.values.xz`` has the arrays
 that are not small, each under the digest that the lines name. Two runs of one release give the
-same bytes: nothing in a record is a date, process, path or stack. Refuses to know what a right answer is.
+same bytes: nothing in a record is a date, process, path or stack. Refuses to know what a right
+answer is.
 
 ``python -m adapters.record RECORD RUN...`` adds to RECORD what further runs of the same release
 were asked besides, and marks as unstable what they answered otherwise.

@@ -258,7 +258,8 @@ _FLAGS = (
     "several_meshes", "repeated", "number", "random",
 )  # fmt: skip
 PLANS = (
-    "fires where nothing is implied", "fires nothing", "permutes", "more", "larger operands", "fewer", "gathers",
+    "fires where nothing is implied", "fires nothing", "permutes", "more", "larger operands",
+        "fewer", "gathers",
     "exchanges", "reduces", "gathers, exchanges and reduces", "over groups that are no axes",
 )  # fmt: skip
 

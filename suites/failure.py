@@ -375,7 +375,7 @@ def _format_commands(
     for name in scripts:
         if not name.endswith(tuple(f"_{one}.py" for one in wrong)):
             continue
-        path = shlex.quote(f"{folder or 'out'}/{name}")
+        path = shlex.quote(f"{folder.rstrip('/') or 'out'}/{name}")
         first = "" if folder else f"{words} --repro=out; "
         lines.append(f"alone   {first}python {path}")
     return lines

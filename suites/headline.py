@@ -186,7 +186,8 @@ def _describe_observation(observed: Observation, at: str, case: Case, finding: F
         case seen_as.WrongOffset(position):
             return f"wrong offset of {at} on device {_device(case, finding, position)}"
         case seen_as.WrongLayout():
-            return f"{at} is not in the layout asked for"
+            stated = result_name(finding.step) in case.expectation.layouts
+            return f"{at} is not in the layout {'that the case states' if stated else 'asked for'}"
         case seen_as.OtherLayout():
             return f"{at} is in another layout"
         case seen_as.RanksDiffer():

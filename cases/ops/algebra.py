@@ -25,13 +25,17 @@ def _transform(function: Any) -> Any:
 
 
 ROWS = (
-    Op("inv", "linalg", ("x",), computed_in_float64(np.linalg.inv), labels=labels.batch_dims(2), grads=(0,),
+    Op("inv", "linalg", ("x",), computed_in_float64(np.linalg.inv), labels=labels.batch_dims(2),
+       grads=(0,),
        roundings=64, why=_SOLVES),
-    Op("cholesky", "linalg", ("x",), computed_in_float64(np.linalg.cholesky), labels=labels.batch_dims(2),
+    Op("cholesky", "linalg", ("x",), computed_in_float64(np.linalg.cholesky),
+       labels=labels.batch_dims(2),
        roundings=64, why=_SOLVES),
-    Op("solve", "linalg", ("x", "y"), computed_in_float64(_solve), labels=labels.batch_dims(2), grads=(0, 1),
+    Op("solve", "linalg", ("x", "y"), computed_in_float64(_solve), labels=labels.batch_dims(2),
+       grads=(0, 1),
        roundings=64, why=_SOLVES),
-    Op("det", "linalg", ("x",), computed_in_float64(np.linalg.det), grads=(0,), roundings=64, why=_SOLVES),
+    Op("det", "linalg", ("x",), computed_in_float64(np.linalg.det), grads=(0,), roundings=64,
+       why=_SOLVES),
     Op("fft", "fft", ("x",), _transform(np.fft.fft), optional=("axis",), labels=labels.along_axis,
        linear=SUM_AVG, roundings=16),
     Op("ifft", "fft", ("x",), _transform(np.fft.ifft), optional=("axis",), labels=labels.along_axis,

@@ -113,7 +113,8 @@ ROWS = (
        labels=labels.convolution, each=(0, 1), reduces="sum", whole=True, grads=(0, 1)),
     Op("conv2d", "convolution", ("x", "w"), convolution(2), optional=_CONV,
        labels=labels.convolution, each=(0, 1), reduces="sum", whole=True, grads=(0, 1)),
-    Op("scaled_dot_product_attention", "attention", ("q", "k", "v"), computed_in_float64(_attention),
+    Op("scaled_dot_product_attention", "attention", ("q", "k", "v"),
+       computed_in_float64(_attention),
        optional=("causal",), labels=labels.attention, each=(2,), grads=(0, 1, 2), roundings=32,
        why="exponentials multiply the error of their argument"),
 )  # fmt: skip

@@ -160,11 +160,13 @@ def _change(name: str, function: Callable[..., Any], **about: Any) -> Op:
 _SLICE = ("start", "stop", "step")
 
 ROWS = (
-    _row("take", ("x", "i"), _take, "axis", labels=labels.take, linear=ALL_REDUCTIONS, together=(0,),
+    _row("take", ("x", "i"), _take, "axis", labels=labels.take, linear=ALL_REDUCTIONS,
+         together=(0,),
          reduces="sum", grads=(0,)),
     _row("take_along_axis", ("x", "i"), _take_along_axis, "axis", labels=labels.along_axis,
          linear=ALL_REDUCTIONS, together=(0,), grads=(0,)),
-    _row("scatter", ("x", "i", "v"), _scatter, "axis", labels=labels.along_axis, linear=ALL_REDUCTIONS,
+    _row("scatter", ("x", "i", "v"), _scatter, "axis", labels=labels.along_axis,
+         linear=ALL_REDUCTIONS,
          together=(0, 2), grads=(0, 2)),
     _row("scatter_add", ("x", "i", "v"), _scatter_add, "axis", labels=labels.along_axis,
          linear=SUM_AVG, together=(0, 2), grads=(0, 2), moves=False),

@@ -41,7 +41,8 @@ _EXP = "an exponential multiplies the error of its argument by the argument"
 
 def _unary(name: str, function: Callable[..., Any], **about: Any) -> Op:
     """A function of real numbers, done in float64 and rounded once."""
-    return Op(name, "pointwise", ("x",), computed_in_float64(function), labels=labels.same_dims, grads=(0,),
+    return Op(name, "pointwise", ("x",), computed_in_float64(function), labels=labels.same_dims,
+              grads=(0,),
               **{"why": _APPROXIMATE, **about})  # fmt: skip
 
 
@@ -49,7 +50,8 @@ def _real(name: str, function: Callable[..., Any], **about: Any) -> Op:
     """As `_unary`, and of whole numbers too, which it makes real."""
     done = computed_in_float64(function)
     apart = torch_meaning(done, real_dtype, real_dtype_by_torch)
-    return Op(name, "pointwise", ("x",), with_promotion(done, real_dtype), labels=labels.same_dims, grads=(0,),
+    return Op(name, "pointwise", ("x",), with_promotion(done, real_dtype), labels=labels.same_dims,
+              grads=(0,),
               **{"why": _APPROXIMATE, "apart": apart, **about})  # fmt: skip
 
 
@@ -212,7 +214,8 @@ _SQUARES = {
 ROWS = (
     _binary("add", np.add, linear=SUM_AVG, each=(0, 1), singly=MAX_MIN | {"avg"}, whole=True,
             grads=(0, 1)),
-    _binary("subtract", np.subtract, linear=SUM_AVG, each=(0,), singly=MAX_MIN | {"avg"}, whole=True,
+    _binary("subtract", np.subtract, linear=SUM_AVG, each=(0,), singly=MAX_MIN | {"avg"},
+            whole=True,
             grads=(0, 1)),
     _binary("multiply", np.multiply, each=(0, 1), whole=True, grads=(0, 1)),
     Op("divide", "pointwise", ("x", "y"), with_promotion(_divide, real_dtype), numbers=True,
@@ -275,7 +278,8 @@ ROWS = (
     _unary("gelu", _gelu),
     _unary("silu", _silu),
     _unary("softplus", _softplus, linear=MAX_MIN),
-    Op("clip", "pointwise", ("x",), _clip(promote), optional=("min", "max"), labels=labels.same_dims,
+    Op("clip", "pointwise", ("x",), _clip(promote), optional=("min", "max"),
+       labels=labels.same_dims,
        linear=MAX_MIN, whole=True, grads=(0,), apart=_CLIPS),
     Op("astype", "pointwise", ("x",), _astype, required=("dtype",), labels=labels.same_dims,
        # Which rounds less, and which not at all, is a question of dtypes, which no rule knows.
@@ -292,8 +296,10 @@ def _moved(x: Value, view: str = "") -> Value:
 
 
 MOVES = (
-    Op("redistribute", "move", ("x",), _moved, optional=("view",), labels=labels.same_dims, linear=ALL_REDUCTIONS,
+    Op("redistribute", "move", ("x",), _moved, optional=("view",), labels=labels.same_dims,
+       linear=ALL_REDUCTIONS,
        moves=True, whole=True, grads=(0,), places=True),
-    Op("identity", "move", ("x",), lambda x: x, labels=labels.same_dims, linear=ALL_REDUCTIONS, moves=True,
+    Op("identity", "move", ("x",), lambda x: x, labels=labels.same_dims, linear=ALL_REDUCTIONS,
+       moves=True,
        whole=True, grads=(0,)),
 )  # fmt: skip

@@ -26,7 +26,8 @@ _ROWS = (
         "as block-tp, with norms and residuals split by the sequence",
         tensor="tp", sequence=("tp",),
     ),
-    RecipeKind("block-fsdp", "block", ("fsdp",), "parameters sharded, gathered for use", batch=("fsdp",),
+    RecipeKind("block-fsdp", "block", ("fsdp",), "parameters sharded, gathered for use",
+        batch=("fsdp",),
         shard=("fsdp",)),
     RecipeKind(
         "block-hsdp", "block", ("dp_replicate", "fsdp"),

@@ -68,7 +68,8 @@ def _sums(axis: str, bytes_: str, count: int = 1) -> tuple[ContractTerm, ...]:
     """Megatron's f and g: a sum of partial results forward, and of an input's gradient backward."""
     n = str(count)
     return (
-        ContractTerm("forward", "all-reduce", (axis,), n, bytes_, "results of row-parallel weights"),
+        ContractTerm("forward", "all-reduce", (axis,), n, bytes_,
+                     "results of row-parallel weights"),
         ContractTerm("backward", "all-reduce", (axis,), n, bytes_,
              "gradients of what column-parallel weights took in"),
     )  # fmt: skip
@@ -80,7 +81,8 @@ def _sequence(rows: str) -> tuple[ContractTerm, ...]:
     return (
         ContractTerm("forward", "all-gather", ("tp",), "2", part, "what attention and MLP take in"),
         ContractTerm("forward", "reduce-scatter", ("tp",), "2", whole, "what they give"),
-        ContractTerm("backward", "all-gather", ("tp",), "2", part, "the gradients of what they give"),
+        ContractTerm("backward", "all-gather", ("tp",), "2", part,
+                     "the gradients of what they give"),
         ContractTerm("backward", "reduce-scatter", ("tp",), "2", whole,
              "the gradients of what they take in"),
         ContractTerm("backward", "all-reduce", ("tp",), "2", "2 * dim * itemsize",
@@ -118,7 +120,8 @@ CONTRACTS = {
     "block-hsdp": Contract(
         (
             *_gathered("fsdp"),
-            ContractTerm("backward", "all-reduce", ("dp_replicate",), "1", "weights / fsdp * itemsize",
+            ContractTerm("backward", "all-reduce", ("dp_replicate",), "1",
+                 "weights / fsdp * itemsize",
                  "the shards of the gradients, over the replicas"),
             _loss("dp_replicate", "fsdp"),
         ),
@@ -139,7 +142,8 @@ CONTRACTS = {
         (
             ContractTerm("forward", "all-to-all", ("ep",), "1", "experts * 8",
                  "how many tokens go where, as int64", spare=True),
-            ContractTerm("forward", "all-to-all", ("ep",), "2", _TOKENS, "tokens to experts, and back"),
+            ContractTerm("forward",
+                     "all-to-all", ("ep",), "2", _TOKENS, "tokens to experts, and back"),
             ContractTerm("backward", "all-to-all", ("ep",), "2", _TOKENS, "their gradients"),
             ContractTerm("backward", "all-reduce", ("ep",), "1", "experts * dim * itemsize",
                  "the gradient of the router"),
@@ -151,7 +155,8 @@ CONTRACTS = {
         (
             *_gathered("cp"),
             ContractTerm("forward", "all-gather", ("cp",), "2", _KV, "keys and values"),
-            ContractTerm("backward", "reduce-scatter", ("cp",), "2", f"cp * {_KV}", "their gradients"),
+            ContractTerm("backward", "reduce-scatter", ("cp",), "2", f"cp * {_KV}",
+                         "their gradients"),
             _loss("cp"),
         ),
         _LLAMA,
@@ -159,11 +164,14 @@ CONTRACTS = {
     "attention-ring": Contract(
         (
             *_gathered("cp"),
-            ContractTerm("forward", "collective-permute", ("cp",), "2 * (cp - 1)", f"(cp - 1) * {_KV}",
+            ContractTerm("forward", "collective-permute", ("cp",), "2 * (cp - 1)",
+                 f"(cp - 1) * {_KV}",
                  "keys and values, from neighbour to neighbour"),
-            ContractTerm("backward", "collective-permute", ("cp",), "2 * (cp - 1)", f"(cp - 1) * {_KV}",
+            ContractTerm("backward", "collective-permute", ("cp",), "2 * (cp - 1)",
+                 f"(cp - 1) * {_KV}",
                  "their gradients, the other way"),
-            ContractTerm("backward", "collective-permute", ("cp",), "2 * (cp - 1)", f"(cp - 1) * {_KV}",
+            ContractTerm("backward", "collective-permute", ("cp",), "2 * (cp - 1)",
+                 f"(cp - 1) * {_KV}",
                  "keys and values again, where they were let go", spare=True),
             _loss("cp"),
         ),
