@@ -134,14 +134,17 @@ def tolerance_for(
     if case.expectation.tolerance is not None:
         return case.expectation.tolerance
     made = [(op, values[this].dtype.name) for this, op in ops.items()]
-    return _allowed(made, values[name], bound)
+    return _allowed(made, values[name], bound, max(_largest(values[this]) for this in line))
 
 
-def _allowed(made: Sequence[tuple[Op, str]], value: Value, bound: NDArray[np.float64]) -> Tolerance:
+def _allowed(
+    made: Sequence[tuple[Op, str]], value: Value, bound: NDArray[np.float64], largest: float
+) -> Tolerance:
     """The roundings of ops together, absolute ones of the largest element of ``value``.
 
     ``made``: each op and the dtype of its result, which may be narrower than that of ``value``.
-    ``bound``: what each element may be off, which adds what cancellation does to small elements.
+    ``bound``: what each element may be off, which adds what cancellation does to small elements,
+    up to the roundings of the ``largest`` value that was met on the way.
     """
     dtype = value.dtype.name
     inexact = [one for one in made if not one[0].moves] or list(made) or [(OPS["sum"], dtype)]
@@ -150,15 +153,19 @@ def _allowed(made: Sequence[tuple[Op, str]], value: Value, bound: NDArray[np.flo
             key=lambda part: part.rtol)
         for op, own in inexact
     ]  # fmt: skip
-    size = np.abs(widen(value)).astype(np.float64)
-    size = np.where(np.isfinite(size), size, 0)
     rtol = sum(part.rtol for part in parts)
     why = "; ".join(dict.fromkeys(part.why for part in parts))
     if any(op.name == "grad" for op, _ in made) and rtol < ERROR:
         rtol, why = ERROR, "differences are no closer to the derivative"
-    beyond = float(np.max(bound - rtol * size, initial=0))
+    size = np.abs(widen(value)).astype(np.float64)
+    beyond = float(np.max(bound - rtol * np.where(np.isfinite(size), size, 0), initial=0))
     once = max((part.rtol / op.roundings for part, (op, _) in zip(parts, inexact)), default=0.0)
-    return Tolerance(rtol, max(beyond, once * float(np.max(size, initial=0))), why)
+    return Tolerance(rtol, max(min(beyond, rtol * max(1.0, largest)), once * _largest(value)), why)
+
+
+def _largest(value: Value) -> float:
+    size = np.abs(widen(value)).astype(np.float64)
+    return float(np.max(size[np.isfinite(size)], initial=0))
 
 
 # The ways of moving values within their errors: all down or up, to the nearest whole number, to

@@ -107,7 +107,7 @@ def _of_gradient(
         *(_largest(values[name]) for name in seen if name not in made or name in (of, by)),
         _largest(values[step.result]),
     )
-    bound = max(ERROR, rtol) * scale + 8 * float(np.max(errors[of], initial=0))
+    bound = max(ERROR, rtol) * scale
     return np.full(values[step.result].shape, bound)
 
 
