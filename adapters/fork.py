@@ -73,22 +73,30 @@ def _redirect_inherited_descriptors(kept: set[int]) -> None:
         os.dup2(nowhere, fd)
 
 
-def describe_exit(pid: int, patience: float) -> str:
-    """How a child that is about to end does: "SIGKILL", "exit code 1".
+def describe_exit(pid: int, patience: float, otherwise: str = "closed its link") -> str:
+    """How a child ended: "SIGKILL", "exit code 1"; it is not reaped.
 
-    It is left unreaped. Where it has not ended after ``patience`` seconds: "closed its link".
+    A child that still runs after ``patience`` seconds gives ``otherwise``.
     """
     stop = time.monotonic() + patience
-    while (found := os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is None:
+    while (status := read_exit(pid)) is None:
         if time.monotonic() > stop:
-            return "closed its link"
+            return otherwise
         time.sleep(0.005)
-    if found.si_code == os.CLD_EXITED:
-        return f"exit code {found.si_status}"
+    return status
+
+
+def read_exit(pid: int) -> str | None:
+    """How a child ended, None while it runs. It is not reaped, so its id cannot be given away."""
+    status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if status is None:
+        return None
+    if status.si_code == os.CLD_EXITED:
+        return f"exit code {status.si_status}"
     try:
-        return signal.Signals(found.si_status).name
+        return signal.Signals(status.si_status).name
     except ValueError:
-        return f"SIG{found.si_status}"
+        return f"signal {status.si_status}"
 
 
 def stderr_size() -> int:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from adapters import protocol
+from adapters.fork import describe_exit, read_exit
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -150,25 +151,11 @@ class WorkerProcess:
 
     def dead(self) -> bool:
         """Whether it has ended. Children that hold its pipes open hide that from `read`."""
-        return self._fate() is not None
+        return read_exit(self.pid) is not None
 
     def how(self, patience: float) -> str:
-        """How it ended: "SIGABRT", "exit code 3"; or, after ``patience`` seconds, that it lives."""
-        stop = time.monotonic() + patience
-        while (fate := self._fate()) is None:
-            if time.monotonic() > stop:
-                return "closed its pipe"
-            time.sleep(0.01)
-        if fate.si_code == os.CLD_EXITED:
-            return f"exit code {fate.si_status}"
-        try:
-            return signal.Signals(fate.si_status).name
-        except ValueError:
-            return f"signal {fate.si_status}"
-
-    def _fate(self) -> os.waitid_result | None:
-        # Left unreaped: until `end` the number of its group cannot be given away.
-        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        """How it ended: "SIGABRT", "exit code 3"; "closed its pipe" if it still runs."""
+        return describe_exit(self.pid, patience, "closed its pipe")
 
     def tail(self, start: int = 0, most: int = _TAIL) -> str:
         """The end of what it printed, of what came after byte ``start``."""

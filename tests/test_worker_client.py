@@ -189,7 +189,7 @@ def test_a_crash_shows_the_last_that_was_printed(
 def test_a_hang_is_the_answer_with_the_stack(
     start: Start, monkeypatch: pytest.MonkeyPatch, fault: str, stack: str
 ) -> None:
-    monkeypatch.setattr(worker_client, "MARGIN", 0.4)
+    monkeypatch.setattr(worker_client, "MARGIN_SECONDS", 0.4)
     worker = start(seconds=0.3)
     group = started(worker)
     worker.ask(question("hang", fault))
@@ -204,7 +204,7 @@ def test_a_hang_is_the_answer_with_the_stack(
 
 
 def test_the_deadline_is_per_answer(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_client, "MARGIN", 0.3)
+    monkeypatch.setattr(worker_client, "MARGIN_SECONDS", 0.3)
     worker = start(seconds=0.4)
     asked = [question(f"q{i}", "take 0.3 s") for i in range(3)]
     for one in asked:
@@ -292,7 +292,7 @@ def test_what_cannot_start_is_said_once_and_plainly(
     start: Start, monkeypatch: pytest.MonkeyPatch, fault: str, found: str, printed: str
 ) -> None:
     monkeypatch.setenv("TOY_START", fault)
-    monkeypatch.setattr(worker_client, "STARTUP", 2.0 if fault == "silence" else 60.0)
+    monkeypatch.setattr(worker_client, "STARTUP_SECONDS", 2.0 if fault == "silence" else 60.0)
     worker = start("bad_start")
     worker.ask(question("q1"))
     for name in ("q1", "q2"):
@@ -363,7 +363,7 @@ def test_a_process_killed_while_idle_is_nobody_s_fault(start: Start, children: s
 
 
 def test_deaths_in_a_row_end_the_worker(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_client, "DEATHS", 3)
+    monkeypatch.setattr(worker_client, "MAX_DEATHS", 3)
     monkeypatch.setattr("tests.test_worker_client.SUBJECTS", ("toy/1",))
     worker = start()
     fine = ["exit", "abort", None, "abort", "exit"]
