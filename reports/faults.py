@@ -63,6 +63,10 @@ Counts = dict[str, int]
 _VALUE_CHECKS = ("ends", "full", "shards", "own shards")
 _REFUSES_BY_VALUE = ("linalg",)
 
+# Why there is no script: it counts collectives by their kinds alone.
+OTHER_AXES = "the collectives differ only in their mesh axes"
+LARGER = "the collectives differ only in the sizes of their operands"
+
 
 class Fault(msgspec.Struct, frozen=True):
     """One fault of one subject, and what is right instead.
@@ -287,12 +291,16 @@ def _plan_fault(fault: Fault, implied: Fired, fired: Fired) -> Fault:
         lowered = Counter(instead if one.kind == kind else one.kind for one in implied)
         forms.append(dict(lowered))
     forms += [dict.fromkeys(one, 1) for one in forms]
+    if _count_kinds(fired) == wanted and [one.axes for one in fired] == [
+        one.axes for one in implied
+    ]:
+        raise NoScript(LARGER)
     return _count_fault(fault, forms, _count_kinds(fired))
 
 
 def _count_fault(fault: Fault, forms: Sequence[Counts], got: Counts) -> Fault:
     if got == forms[0]:
-        raise NoScript("the collectives differ only in their mesh axes")
+        raise NoScript(OTHER_AXES)
     distinct = [one for at, one in enumerate(forms) if one not in forms[:at] and one != got]
     return msgspec.structs.replace(fault, check="counts", counts=tuple(distinct))
 

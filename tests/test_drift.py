@@ -438,7 +438,6 @@ def test_an_answer_that_begins_later_is_told_whole(tmp_path: Path) -> None:
 
 
 def test_an_unknown_case_is_one_clear_error() -> None:
-    """Which names what is spelt most like it."""
     command = [sys.executable, "-m", "reports", "drift", "--case", "x4-s0-to-s11"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
@@ -461,7 +460,6 @@ def test_an_unknown_finding_is_one_clear_error(
 
 
 def test_the_command_line_tells_a_case() -> None:
-    """Of the committed records, in both frameworks."""
     command = [sys.executable, "-m", "reports", "drift", "--case", p.MOVE]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     for part in (f"{p.MOVE}    mesh x=4", "\ntorch\n", "\njax/jit\n", "fires all-gather(x)"):
@@ -469,7 +467,6 @@ def test_the_command_line_tells_a_case() -> None:
 
 
 def test_no_finding_has_no_such_id() -> None:
-    """Where there are no findings at all, none is near."""
     with pytest.raises(UnknownId, match="the nearest: none"):
         list_finding("12345678", [], {})
 

@@ -79,7 +79,7 @@ def measured(records: tuple[Record, ...], ops: frozenset[str] | None = None) -> 
             steps = {step.result: step for step in case.question.steps if step.op not in MOVES}
             if not steps or (ops and not any(step.op in ops for step in steps.values())):
                 continue
-            for answer in one.kept(id):
+            for answer in one.stored_answers(id):
                 seen = {observed.name: observed for observed in answer.seen}
                 for name in steps.keys() & seen.keys() if isinstance(answer.end, Done) else ():
                     step, result = steps[name], seen[name]

@@ -128,12 +128,12 @@ TOY = {
     "toy/interface.py": """
         import contextlib
         from adapters.interface import Module
-        from adapters.release_names import Place
+        from adapters.release_names import NameLocation
 
         NAMES = {
-            "Thing": (Place("2", "toy.plain.Thing"), Place("1", "toy._real.Thing")),
-            "size": (Place("1", "toy._real.Base.size"),),
-            "to come": (Place("9", "toy.plain.soon"),),
+            "Thing": (NameLocation("2", "toy.plain.Thing"), NameLocation("1", "toy._real.Thing")),
+            "size": (NameLocation("1", "toy._real.Base.size"),),
+            "to come": (NameLocation("9", "toy.plain.soon"),),
         }
         MODULES = (
             Module("toy.plain", homes=("toy",)),

@@ -51,16 +51,16 @@ again = release in past
 folder = here / ("second" if again else "made")
 answers = record.load(folder / f"jax-{release}.jsonl")
 if "-k" in words:
-    answers = answers.only({words[words.index("-k") + 1]})
+    answers = answers.with_only({words[words.index("-k") + 1]})
 text = pathlib.Path(target) / f"jax-{release}.jsonl"
 fails = (here / f"fails-{release}").exists() or (again and (here / f"breaks-{release}").exists())
-there = record.load(text) if text.exists() else answers.only(())
+there = record.load(text) if text.exists() else answers.with_only(())
 asked = there.lines.keys() ^ (there.lines.keys() | answers.lines.keys())
 with open(here / "runs", "a") as runs:
     print(release, len(asked), *words, file=runs)
 if fails:
     sys.exit("no such release")
-record.save(text, record.merge([there, answers.only(asked)]) if there.lines else answers)
+record.save(text, record.merge([there, answers.with_only(asked)]) if there.lines else answers)
 listing = text.with_suffix(".interface.jsonl")
 if not listing.exists():
     shutil.copy(folder / listing.name, listing)
@@ -316,7 +316,6 @@ def test_a_missing_listing_is_made_in_one_run(project: Path, recorded: Recording
 def test_again_asks_all_anew_or_what_words_select(
     project: Path, recorded: RecordingOptions
 ) -> None:
-    """Whatever the record has; the others stay."""
     text, _, listing = record_files(recorded.folder, "jax", "0.1")
     listing.write_text("old\n")
     old = record.load(text)
@@ -490,7 +489,6 @@ def test_one_line_in_tox_ini_adds_a_release(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("uv")
 def test_every_environment_that_records_has_the_release_of_its_name() -> None:
-    """One of each framework is that which the project runs."""
     found = listed(ROOT / "tox.ini")
     releases = set()
     for name, settings in found.items():

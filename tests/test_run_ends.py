@@ -17,11 +17,11 @@ from tests.test_worker_client import gone, living
 
 RUN = """
     import sys, time
-    from adapters import host
-    from adapters.worker_client import Worker
+    from adapters import worker_client
+    from adapters.worker_client import WorkerClient
     from tests.test_worker_client import question, started
-    host.MARGIN = 0.2
-    worker = Worker("toy", "tests.toys.faulty", ("toy/1", "toy/2"), seconds=0.8)
+    worker_client.MARGIN_SECONDS = 0.2
+    worker = WorkerClient("toy", "tests.toys.faulty", ("toy/1", "toy/2"), seconds=0.8)
     pid = started(worker)
     asked = [question(f"q{i}", sys.argv[1]) for i in range(int(sys.argv[2]))]
     for one in asked:

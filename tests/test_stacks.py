@@ -42,7 +42,7 @@ def test_frames_of_the_framework_and_the_program_are_kept_in_order() -> None:
 def test_a_process_that_waits_for_this_suite_is_told_so() -> None:
     """It has no other frames."""
     head, *_ = RANK.splitlines()
-    ours = f'{head}\n  File "{ROOT}/adapters/torch_dtensor/wire.py", line 160 in receive'
+    ours = f'{head}\n  File "{ROOT}/adapters/torch_dtensor/rank_messages.py", line 160 in receive'
     assert remove_own_frames(ours) == ONLY_OWN_FRAMES
 
 

@@ -73,21 +73,21 @@ def test_ranks_that_wait_for_one_another_are_noticed_before_the_deadline(live: L
 # Rank 0 raises at once. Rank 1 does so after three times the grace, at work or asleep until then.
 APART = """
 import sys, time
-from adapters.torch_dtensor import wire
-from adapters.torch_dtensor.world import GRACE, Fault, World
+from adapters.torch_dtensor import rank_messages
+from adapters.torch_dtensor.world import SILENCE_AFTER_ERROR, World, WorldFailure
 
 def serve(number, size, link, store, stack, progress):
-    done = time.monotonic() + 3 * GRACE * number
+    done = time.monotonic() + 3 * SILENCE_AFTER_ERROR * number
     while time.monotonic() < done:
         if sys.argv[1] == "asleep":
             time.sleep(0.1)
-    link.send(wire.frame(wire.Raised("ValueError", "no", "y", False, ())))
+    link.send(rank_messages.encode_frame(rank_messages.Raised("ValueError", "no", "y", False, ())))
     time.sleep(60)
 
 world = World(2, serve)
 try:
     print(*sorted(world.hear(range(2), time.monotonic() + 20)))
-except Fault as fault:
+except WorldFailure as fault:
     print(fault.end.why)
 finally:
     world.close()

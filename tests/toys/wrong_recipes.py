@@ -57,7 +57,7 @@ def _spread(change: Callable[[FSDPModule], object]) -> Wrong:
             if isinstance(part, FSDPModule):
                 change(part)
 
-    return mock.patch.object(parallel_plans, "spread", told)
+    return mock.patch.object(parallel_plans, "apply_data_parallelism", told)
 
 
 def _along(*axes: str) -> Wrong:
@@ -74,7 +74,7 @@ def _by_columns() -> Wrong:
         shapes = {name: one.ndim for name, one in module.named_parameters()}
         spread(row, module, mesh, {name: shapes[name] - 1 for name in dims})
 
-    return mock.patch.object(parallel_plans, "spread", turned)
+    return mock.patch.object(parallel_plans, "apply_data_parallelism", turned)
 
 
 def _keys_taken_for_whole() -> PrepareModuleInput:
