@@ -5,8 +5,9 @@ Bit for bit, or within a tolerance that somebody stated with its reason; never l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -87,8 +88,9 @@ def tolerances(
     ``values``: the reference's, by the meaning that ``framework`` has.
     """
     grown = magnitudes(case.question, values)
-    bounds = error_bounds(case.question, values, grown)
-    allowed = {name: tolerance_for(case, name, values, grown, bounds[name]) for name in values}
+    # They cost more than the values themselves, and most cases are exact.
+    bounds = cache(lambda: error_bounds(case.question, values, grown))
+    allowed = {name: tolerance_for(case, name, values, grown, bounds) for name in values}
     for name, mask in undetermined(case.question, values, allowed, framework).items():
         why = (
             f"{int(mask.sum())} of {mask.size} elements are left out: a step or a comparison falls"
@@ -104,14 +106,14 @@ def tolerance_for(
     name: str,
     values: Mapping[str, Value],
     grown: Mapping[str, Value],
-    bound: NDArray[np.float64],
+    bounds: Callable[[], Mapping[str, NDArray[np.float64]]],
 ) -> Tolerance:
     """How closely ``name`` must match: bit for bit where it can be, else as stated.
 
     Bit for bit if data were only moved, or if everything on the way is a whole number and
     stays one. Else the roundings of all ops on the way, of the element and of the largest of the
     result, and what `error_bounds` has beyond them. ``values``: the reference's global values by
-    name. ``grown``: their `magnitudes`. ``bound``: the error bounds of the elements.
+    name. ``grown``: their `magnitudes`. ``bounds``: gives the error bounds of all elements.
     """
     steps = {step.result: step for step in case.question.steps}
     waiting, line = [name], dict[str, None]()
@@ -134,7 +136,9 @@ def tolerance_for(
     if case.expectation.tolerance is not None:
         return case.expectation.tolerance
     made = [(op, values[this].dtype.name) for this, op in ops.items()]
-    return _allowed(made, values[name], bound, max(_largest(values[this]) for this in line))
+    return _allowed(
+        made, values[name], bounds()[name], max(_largest(values[this]) for this in line)
+    )
 
 
 def _allowed(

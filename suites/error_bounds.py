@@ -60,8 +60,11 @@ def _of_step(step: Step, values: Mapping[str, Value], errors: Mapping[str, Bound
     if value.dtype.kind in "biu":
         return np.zeros(value.shape)
     total = rtol * np.abs(widen(value)).astype(np.float64)
-    wide = {name: widen(values[name]) for name in step.args if isinstance(name, str)}
-    real = [name for name in wide if values[name].dtype.kind not in "biu"]
+    names = [name for name in step.args if isinstance(name, str)]
+    real = [name for name in names if values[name].dtype.kind not in "biu"]
+    if not rtol and not any(errors[name].any() for name in real):
+        return np.zeros(value.shape)
+    wide = {name: widen(values[name]) for name in names}
     base = _done(step, wide, value.shape)
     if base is None or not real:
         return _finite(total)

@@ -394,7 +394,7 @@ rows = []
 
 def final(function, arguments, on, options):
     text = jax.jit(function).lower(*arguments).compile(options).as_text()
-    return list(collectives.found_in(hlo.parse(text), on, tuple(range(4))))
+    return list(collectives.find_collectives(hlo.parse(text), on, tuple(range(4))))
 
 def add(name, on, specs, function, shape=(8, 8), dtype="float32", want=P()):
     there = jax_mesh(on, "Auto")
