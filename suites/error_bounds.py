@@ -38,18 +38,20 @@ def error_bounds(
     known.
     """
     found: dict[str, Bound] = {}
-    for given in question.inputs:
-        value = values[given.name]
-        found[given.name] = np.zeros(value.shape)
-        if given.layout.partial and given.name in magnitudes and value.dtype.kind not in "biu":
-            rtol = tolerance(OPS["sum"], value.dtype.name).rtol
-            found[given.name] = _finite(rtol * np.abs(widen(magnitudes[given.name])))
-    for step in question.steps:
-        found[step.result] = (
-            _of_gradient(question, step, values, found)
-            if step.op == "grad"
-            else _of_step(step, values, found)
-        )
+    # Infinities and NaN are values like any other, and have no error.
+    with np.errstate(all="ignore"):
+        for given in question.inputs:
+            value = values[given.name]
+            found[given.name] = np.zeros(value.shape)
+            if given.layout.partial and given.name in magnitudes and value.dtype.kind not in "biu":
+                rtol = tolerance(OPS["sum"], value.dtype.name).rtol
+                found[given.name] = _finite(rtol * np.abs(widen(magnitudes[given.name])))
+        for step in question.steps:
+            found[step.result] = (
+                _of_gradient(question, step, values, found)
+                if step.op == "grad"
+                else _of_step(step, values, found)
+            )
     return found
 
 
@@ -84,8 +86,7 @@ def _of_step(step: Step, values: Mapping[str, Value], errors: Mapping[str, Bound
             }
             again = _done(step, moved, value.shape)
             if again is not None:
-                with np.errstate(invalid="ignore"):
-                    worst = np.maximum(worst, _finite(np.abs(again - base)))
+                worst = np.maximum(worst, _finite(np.abs(again - base)))
         total = total + _SAFETY * worst
     return _finite(total)
 
@@ -128,8 +129,7 @@ def _moved(value: Value, error: Bound, way: str, place: int) -> Value:
     if way.startswith("drawn"):
         drawn = np.random.default_rng([place, len(way)])
         signs = drawn.choice((-1.0, 1.0), value.shape)
-    with np.errstate(invalid="ignore", over="ignore"):
-        return np.asarray(np.where(np.isfinite(value), value + signs * error, value))
+    return np.asarray(np.where(np.isfinite(value), value + signs * error, value))
 
 
 def _finite(bound: Value) -> Bound:

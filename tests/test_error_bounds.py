@@ -95,7 +95,8 @@ def test_a_gradient_is_left_out_where_there_is_a_kink(
 
 
 def test_infinities_are_compared_without_a_warning(tmp_path: Path) -> None:
-    """A floor of an infinity, and the place of a largest infinity."""
-    for last in ("y = floor(d)", "y = argmax(d, axis=0)"):
+    """A floor of an infinity, the place of a largest one, and a move and a sum of some."""
+    lasts = ("y = floor(d)", "y = argmax(d, axis=0)", "y = flip(d, axis=0)", "y = sum(d, axis=1)")
+    for last in lasts:
         case = case_of(tmp_path, "z = multiply(x, 0.0)", "d = divide(x, z)", last)
         assert "y" in tolerances(case, evaluate(case.question))
