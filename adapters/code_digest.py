@@ -2,8 +2,8 @@
 
 It counts what an adapter imports of this project, by reading, with nothing imported: its own
 package, as far as it is used for answers, and what of `cases` it computes with. What asks it
-(`host`, `worker`) and what is left out of its texts (`normal`) counts too. Neither the catalogue
-nor the ledger, another framework's package, nor how answers are kept can change one.
+(`worker_client`, `worker`) and what is left out of its texts (`scrub`) counts too. Neither the
+catalogue nor the ledger, another framework's package, nor how answers are kept can change one.
 """
 
 from __future__ import annotations

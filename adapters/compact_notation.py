@@ -1,7 +1,7 @@
 """How is a part of an answer said in a few signs? Layouts, meshes, collectives, ends and the like.
 
 Every text has one reader, which takes nothing else. What a text cannot say (an axis of a strange
-name, a NaN of strange bits) stays as it is: see `short`. Refuses to know what a record is.
+name, a NaN of strange bits) stays as it is: see `compact`. Refuses to know what a record is.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def group_runs(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def parse_runs(texts: Iterable[str]) -> list[tuple[str, int]]:
-    """What `runs` said, each text with how many times it stands in a row."""
+    """What `group_runs` said, each text with how many times it stands in a row."""
     found = []
     for text in texts:
         run = _RUN.fullmatch(text) if " x" in text else None
@@ -67,7 +67,7 @@ def parse_runs(texts: Iterable[str]) -> list[tuple[str, int]]:
 
 
 def expand_runs(texts: Iterable[str]) -> list[str]:
-    """The list that `runs` was given."""
+    """The list that `group_runs` was given."""
     return [text for text, count in parse_runs(texts) for _ in range(count)]
 
 
@@ -78,7 +78,7 @@ def format_type(dtype: str, shape: tuple[int, ...]) -> str:
 
 @lru_cache(maxsize=4096)
 def parse_type(text: str) -> tuple[str, tuple[int, ...]]:
-    """The dtype and shape that `say_type` was given; ValueError if none could be."""
+    """The dtype and shape that `format_type` was given; ValueError if none could be."""
     found = _match(_TYPE, text, "a dtype and shape, as float32[8,4]")
     return found[1], _numbers(found[2])
 
@@ -94,7 +94,7 @@ def format_mesh(mesh: Mesh) -> str:
 
 @lru_cache(maxsize=4096)
 def parse_mesh(text: str) -> Mesh:
-    """The mesh that `say_mesh` was given; ValueError if none could be."""
+    """The mesh that `format_mesh` was given; ValueError if none could be."""
     found = _match(_MESH, text, "a mesh, as a=2 b=4")
     axes = tuple(part.split("=") for part in text.partition(" on ")[0].split(" "))
     mesh = Mesh(tuple((name, int(size)) for name, size in axes), ())
@@ -114,7 +114,7 @@ def format_layout(layout: Layout) -> str:
 
 @lru_cache(maxsize=4096)
 def parse_layout(text: str) -> Layout:
-    """The layout that `say_layout` was given; ValueError if none could be."""
+    """The layout that `format_layout` was given; ValueError if none could be."""
     found = _match(_LAYOUT, text, "a layout, as P(a,(b,c),None) sum(d)")
     entries = [entry.strip("()") for entry in re.findall(_ENTRY, found[1])]
     pending = [part.rstrip(")").split("(") for part in found[2].split()]
@@ -134,7 +134,7 @@ def format_collective(fired: Collective) -> str:
 
 @lru_cache(maxsize=4096)
 def parse_collective(text: str) -> Collective:
-    """The collective that `say_collective` was given; ValueError if none could be."""
+    """The collective that `format_collective` was given; ValueError if none could be."""
     found = _match(_COLLECTIVE, text, "a collective, as all-gather a,b 4 128B backward")
     kind: Any = found[1]
     axes = () if found[2] == ABSENT else tuple(found[2].split(","))
@@ -143,12 +143,12 @@ def parse_collective(text: str) -> Collective:
 
 
 def format_offset(offset: tuple[int, ...] | None) -> str:
-    """``0,4``; ``()`` of a scalar, `NONE` of None."""
+    """``0,4``; ``()`` of a scalar, `ABSENT` of None."""
     return ABSENT if offset is None else ",".join(map(str, offset)) or "()"
 
 
 def parse_offset(text: str) -> tuple[int, ...] | None:
-    """The offset that `say_offset` was given; ValueError if none could be."""
+    """The offset that `format_offset` was given; ValueError if none could be."""
     if text == ABSENT:
         return None
     return _numbers(_match(_OFFSET, text, "an offset, as 0,4")[0].strip("()"))
@@ -160,7 +160,7 @@ def format_short_end(end: End) -> str:
 
 
 def parse_end(text: str) -> End:
-    """The end that `say_end` was given; ValueError if none could be."""
+    """The end that `format_short_end` was given; ValueError if none could be."""
     if text == "done":
         return Done()
     if found := _REFUSED.fullmatch(text):
@@ -192,7 +192,7 @@ def format_array(array: Array) -> str:
 
 @lru_cache(maxsize=16384)
 def parse_array(text: str, dtype: str) -> Array:
-    """The array that `say_array` was given; ValueError if none could be."""
+    """The array that `format_array` was given; ValueError if none could be."""
     wanted = f"elements of {dtype}, as [[0,1],[2,3]]"
     try:
         # What does not fit is told below.

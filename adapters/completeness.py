@@ -100,10 +100,11 @@ def drop_partial_lists(question: Question, answer: Answer) -> Answer:
 def find_missing_fields(
     question: Question, answer: Answer, promises: Mapping[str, Promise]
 ) -> list[tuple[str, Field | None]]:
-    """What is `due` and absent, by name, if the answer ended well; None is all of the name.
+    """The `required_fields` that an answer which ended well does not show, by name.
 
-    A layout that the answer shows may say that more is owed than the question does; one of a
-    kind of its own, that it lies on some of the devices.
+    The field None stands for the whole input or result. A layout that the answer shows may have
+    more pending reductions than the question. A layout of a kind of its own may be that of a tensor
+    on some of the devices only.
     """
     if not isinstance(answer.end, Done):
         return []

@@ -1,6 +1,6 @@
 """What does an exception say in one line?
 
-Knows no framework, and not what a line means: which of its words are chance is of `normal`.
+Knows no framework, and not what a line means: which of its words are chance is of `scrub`.
 """
 
 from __future__ import annotations

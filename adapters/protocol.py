@@ -34,7 +34,7 @@ class Promise(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``real`` of a run with data, ``dry_run`` of one without. Of these it does not give those in
     ``unless_used`` of a result that a later step uses, nor those in ``unless_partial`` of what
-    owes a reduction. What no route can give, `complete.due` leaves out.
+    owes a reduction. What no route can give, `completeness.required_fields` leaves out.
     """
 
     real: tuple[Field, ...] = ()

@@ -90,7 +90,7 @@ _line = msgspec.json.Decoder(Line)
 
 
 class Record:
-    """A record that was read, or is to be saved. Answers as a `Worker` does, with none at work.
+    """A record that was read, or is to be saved. It answers as a `WorkerClient` does.
 
     ``texts``: every line as it stands in the file, by id, and so with what only another version of
     this project can read.
@@ -289,7 +289,7 @@ def write(
     answers: Iterable[tuple[Question, tuple[Answer, ...]]],
     code: str = "",
 ) -> None:
-    """Keep the answers of one run of this machine, as `of` and `save` do."""
+    """Keep the answers of one run of this machine, as `record_of` and `save` do."""
     save(path, record_of(hello, answers, code))
 
 

@@ -2,7 +2,7 @@
 
 What follows from the rest is left out: offsets that the layout gives by the chunk rule, shards
 that are the slices of the full value at their offsets, defaults. Small arrays stand in the text,
-others under a digest in the record's `Values`. Nothing is lost: `encode` leaves out only what
+others under a digest in the record's `ArrayStore`. Nothing is lost: `encode` leaves out only what
 `decode` gives back. Refuses to know files.
 """
 

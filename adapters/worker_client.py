@@ -161,7 +161,7 @@ class _Task:
 
 
 class _Engine:
-    """The thread of a `Worker`: it runs `run`, and owns the process and all that is private.
+    """The thread of a `WorkerClient`: it runs `run`, and owns the process and all that is private.
 
     The run calls `take`, `stop` and, when the thread has ended, `forget`.
 

@@ -1,6 +1,6 @@
 """How is one worker process started, spoken to and ended? Pipes, what it printed, its group.
 
-Knows nothing of questions or of who is to blame: `host` does. Nothing here ever waits for
+Knows nothing of questions or of who is to blame: `worker_client` does. Nothing here ever waits for
 the worker, except `end` for the kernel to bury it and `stack` for a moment.
 """
 

@@ -82,7 +82,7 @@ def parse_shard(value: Any, dtype: str, whole: tuple[int, ...], where: Where) ->
 
 
 def parse_sized(value: Any, dtype: str, shape: tuple[int, ...], where: Where) -> Value:
-    """As `array`; where ``shape`` has no elements, any list of none will do."""
+    """As `parse_array`; where ``shape`` has no elements, any list of none will do."""
     if 0 in shape and isinstance(value, list) and _is_empty(value):
         return np.empty(shape, numpy_dtype(dtype))
     return parse_array(value, dtype, shape, where)

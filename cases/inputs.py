@@ -38,9 +38,9 @@ MAX_NOTATION = 400
 class DeclaredTensor(msgspec.Struct, frozen=True):
     """What is known of an input or result while a file is read.
 
-    ``mesh`` is the one that it lies on, see `grids.homes`: the case's, an input's own, or all
-    that devices see of a derived one. ``layout``: None where the framework chooses.
-    ``irregular``: its shards may break the chunk rule.
+    ``mesh`` is the one that it lies on, see `mesh_derivation.meshes_of_tensors`: the case's, an
+    input's own, or all that devices see of a derived one. ``layout``: None where the framework
+    chooses. ``irregular``: its shards may break the chunk rule.
     """
 
     typed: TensorType

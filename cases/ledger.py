@@ -43,6 +43,14 @@ Observed = Literal[
 ]  # fmt: skip
 OBSERVATIONS: tuple[Observed, ...] = get_args(Observed)
 
+# What another redistribution plan does that is not implied, by its collectives alone.
+RedistributionPlanKind = Literal[
+    "fires where nothing is implied", "fires nothing", "permutes", "more", "larger operands",
+    "fewer", "gathers", "exchanges", "reduces", "gathers, exchanges and reduces",
+    "over groups that are no axes",
+]  # fmt: skip
+PLANS: tuple[RedistributionPlanKind, ...] = get_args(RedistributionPlanKind)
+
 # How a wrong value is related to the right one; what each means is in `suites.relations`.
 Relation = Literal[
     "times a number", "plus a number", "NaN", "elements permuted", "zeros", "one addend",
@@ -256,11 +264,6 @@ def _source(table: dict[str, Any], documented: bool, where: Where) -> tuple[str,
 _FLAGS = (
     "ascending", "minor_first", "uneven", "irregular", "empty", "newly_partial", "swaps_partial",
     "several_meshes", "repeated", "number", "random",
-)  # fmt: skip
-PLANS = (
-    "fires where nothing is implied", "fires nothing", "permutes", "more", "larger operands",
-        "fewer", "gathers",
-    "exchanges", "reduces", "gathers, exchanges and reduces", "over groups that are no axes",
 )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Which meshes does a case name? Its own, with its devices, and the steps that derive others.
 
-What a derived mesh is, `grids` says. Knows nothing of tensors.
+What a derived mesh is, `mesh_derivation` says. Knows nothing of tensors.
 """
 
 from __future__ import annotations

@@ -98,9 +98,9 @@ class Input(msgspec.Struct, frozen=True):
     """A tensor that exists before the program runs.
 
     Exactly one of ``value`` (the global array) and ``per_device`` (one local array per position
-    of the mesh that it lies on, see `grids.homes`: the addends of a partial input, or shards as
-    they are) is given. ``irregular`` marks per-device shards that break the chunk rule. ``mesh``
-    replaces the question's mesh; ``view`` names a mesh made by the mesh steps.
+    of the mesh that it lies on, see `mesh_derivation.meshes_of_tensors`: the addends of a partial
+    input, or shards as they are) is given. ``irregular`` marks per-device shards that break the
+    chunk rule. ``mesh`` replaces the question's mesh; ``view`` names a mesh made by the mesh steps.
     """
 
     name: str

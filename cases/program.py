@@ -288,7 +288,7 @@ def infer_type(
 ) -> TensorType:
     """Shape and dtype of an op's result, learnt from its meaning in NumPy.
 
-    ``args``: `Typed` or numbers. No data are needed, nor much memory: where only it matters
+    ``args``: `TensorType` or numbers. No data are needed, nor much memory: where only it matters
     which sizes are equal, large ones are renamed to small ones. ``framework``: the one in which,
     where the op means something else there.
 
@@ -355,7 +355,7 @@ def _stand_in(dtype: str, shape: tuple[int, ...], family: str) -> Any:
 def infer_result(
     step: WrittenStep | Step, row: Op, known: dict[str, TensorType], where: Where
 ) -> TensorType:
-    """As `outcome`, for a step among ``known`` tensors.
+    """As `infer_type`, for a step among ``known`` tensors.
 
     Raises:
         BadInput: the shapes or dtypes do not suit the op, or one another.

@@ -27,7 +27,7 @@ from cases.mesh_derivation import meshes_of_tensors
 from cases.model import Case, Layout, Question, Step, Tolerance
 from cases.ops import OPS, Op, tolerance
 from cases.ops.op import widen
-from suites.error_bounds import error_bounds
+from suites.error_bounds import error_bounds, largest_size
 
 EXACT = Tolerance()
 
@@ -89,7 +89,7 @@ def tolerances(
     """
     grown = magnitudes(case.question, values)
     # They cost more than the values themselves, and most cases are exact.
-    bounds = cache(lambda: error_bounds(case.question, values, grown))
+    bounds = cache(lambda: error_bounds(case, values, grown))
     allowed = {name: tolerance_for(case, name, values, grown, bounds) for name in values}
     for name, mask in undetermined(case.question, values, allowed, framework).items():
         why = (
@@ -137,7 +137,7 @@ def tolerance_for(
         return case.expectation.tolerance
     made = [(op, values[this].dtype.name) for this, op in ops.items()]
     return _allowed(
-        made, values[name], bounds()[name], max(_largest(values[this]) for this in line)
+        made, values[name], bounds()[name], max(largest_size(values[this]) for this in line)
     )
 
 
@@ -164,12 +164,9 @@ def _allowed(
     size = np.abs(widen(value)).astype(np.float64)
     beyond = float(np.max(bound - rtol * np.where(np.isfinite(size), size, 0), initial=0))
     once = max((part.rtol / op.roundings for part, (op, _) in zip(parts, inexact)), default=0.0)
-    return Tolerance(rtol, max(min(beyond, rtol * max(1.0, largest)), once * _largest(value)), why)
-
-
-def _largest(value: Value) -> float:
-    size = np.abs(widen(value)).astype(np.float64)
-    return float(np.max(size[np.isfinite(size)], initial=0))
+    return Tolerance(
+        rtol, max(min(beyond, rtol * max(1.0, largest)), once * largest_size(value)), why
+    )
 
 
 # The ways of moving values within their errors: all down or up, to the nearest whole number, to
@@ -326,7 +323,7 @@ def difference(wanted: Array, got: Array, allowed: Tolerance) -> str | None:
     bad = _differing_elements(one, other, allowed)
     if allowed.free is not None:
         free = unpack(allowed.free)
-        # Which elements a part of the whole has is not known here: see `part`.
+        # Which elements a part of the whole has is not known here: see `tolerance_of_shard`.
         bad = bad & ~(free if free.shape == bad.shape else free.any())
     if not bad.any():
         return None

@@ -1,7 +1,9 @@
 """Is an answer sound and right? One row for each thing that is asked of an input or result.
 
-A row of `TENSORS` names the fields that it looks at. One guard, `ask`, says *missing* where a route
-promised a field and does not show it; what was never promised is *not comparable*, with the reason.
+A row of `TENSOR_ASPECTS` names the fields that it looks at. One guard, `check_tensor`, says
+*missing* where a route promised a field and does not show it. A field that was never promised is
+*not comparable*, with the reason.
+
 Knows no ledger and no record. Collectives, and what two frameworks have in common, have modules of
 their own.
 """

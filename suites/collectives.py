@@ -22,6 +22,7 @@ from adapters.reference.redistribution_plan import RedistributionPlan, as_collec
 from adapters.registry import only_executes_plans
 from cases.arrays import numpy_dtype
 from cases.layout import index_ranges
+from cases.ledger import RedistributionPlanKind
 from cases.mesh_derivation import meshes_of_tensors
 from cases.model import Case, Layout, Mesh, Step
 from suites.aspects import Context
@@ -29,7 +30,6 @@ from suites.observation import (
     Fired,
     Missing,
     OtherRedistributionPlan,
-    RedistributionPlanKind,
     TooMany,
     WrongCount,
     total_bytes,

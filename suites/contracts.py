@@ -16,6 +16,7 @@ import numpy as np
 from adapters.answer import Collective, Done, received_bytes
 from adapters.reference.recipes import tokens_at_busiest_expert
 from cases.arrays import numpy_dtype
+from cases.ledger import RedistributionPlanKind
 from cases.model import Case, Mesh
 from cases.recipes import recipe_of, sizes_of
 from cases.recipes.contracts import ExpectedCollectives, expected_collectives
@@ -29,7 +30,7 @@ from suites.collectives import (
     Lowering,
     plan_kind_of_extra,
 )
-from suites.observation import BrokenContract, Fired, RedistributionPlanKind, WrongCount
+from suites.observation import BrokenContract, Fired, WrongCount
 from suites.verdict import Finding, agree, differs, not_comparable
 from suites.wording import format_operand_bytes
 

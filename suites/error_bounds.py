@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from adapters.reference.evaluate import UndefinedValue, Value, meaning
 from adapters.reference.gradient import ERROR
-from cases.model import Question, Step
+from cases.model import Case, Step
 from cases.ops import OPS, tolerance
 from cases.ops.op import widen
+from suites.tensors import upstream
 
 Bound = NDArray[np.float64]
 
@@ -30,7 +31,7 @@ _SUMMING = ("reduction", "contraction", "convolution", "attention", "ordering", 
 
 
 def error_bounds(
-    question: Question, values: Mapping[str, Value], magnitudes: Mapping[str, Value]
+    case: Case, values: Mapping[str, Value], magnitudes: Mapping[str, Value]
 ) -> dict[str, Bound]:
     """By input and result, the absolute error that each element may have; shapes as ``values``.
 
@@ -40,15 +41,15 @@ def error_bounds(
     found: dict[str, Bound] = {}
     # Infinities and NaN are values like any other, and have no error.
     with np.errstate(all="ignore"):
-        for given in question.inputs:
+        for given in case.question.inputs:
             value = values[given.name]
             found[given.name] = np.zeros(value.shape)
             if given.layout.partial and given.name in magnitudes and value.dtype.kind not in "biu":
                 rtol = tolerance(OPS["sum"], value.dtype.name).rtol
                 found[given.name] = _finite(rtol * np.abs(widen(magnitudes[given.name])))
-        for step in question.steps:
+        for step in case.question.steps:
             found[step.result] = (
-                _of_gradient(question, step, values, found)
+                _of_gradient(case, step, values)
                 if step.op == "grad"
                 else _of_step(step, values, found)
             )
@@ -91,28 +92,16 @@ def _of_step(step: Step, values: Mapping[str, Value], errors: Mapping[str, Bound
     return _finite(total)
 
 
-def _of_gradient(
-    question: Question, step: Step, values: Mapping[str, Value], errors: Mapping[str, Bound]
-) -> Bound:
+def _of_gradient(case: Case, step: Step, values: Mapping[str, Value]) -> Bound:
     """By the roundings of every op on the way, of the largest of gradient, loss and inputs."""
     of, by = map(str, step.args)
-    made = {one.result: one for one in question.steps}
-    waiting, seen = [of, by], set[str]()
-    while waiting:
-        name = waiting.pop()
-        if name not in seen:
-            seen.add(name)
-            args = made[name].args if name in made else ()
-            waiting += [arg for arg in args if isinstance(arg, str)]
+    made = {one.result: OPS[one.op] for one in case.question.steps}
+    on_the_way = upstream(case, of)
     dtype = values[step.result].dtype.name
-    rtol = sum(tolerance(OPS[made[name].op], dtype).rtol for name in seen if name in made)
-    scale = max(
-        1.0,
-        *(_largest(values[name]) for name in seen if name not in made or name in (of, by)),
-        _largest(values[step.result]),
-    )
-    bound = max(ERROR, rtol) * scale
-    return np.full(values[step.result].shape, bound)
+    rtol = sum(tolerance(made[name], dtype).rtol for name in on_the_way if name in made)
+    ends = (on_the_way - made.keys()) | {of, by, step.result}
+    scale = max(1.0, *(largest_size(values[name]) for name in ends))
+    return np.full(values[step.result].shape, max(ERROR, rtol) * scale)
 
 
 def _done(step: Step, values: Mapping[str, Value], shape: tuple[int, ...]) -> Value | None:
@@ -137,6 +126,7 @@ def _finite(bound: Value) -> Bound:
     return np.nan_to_num(np.asarray(bound, np.float64), nan=0.0, posinf=0.0, neginf=0.0)
 
 
-def _largest(value: Value) -> float:
+def largest_size(value: Value) -> float:
+    """The largest absolute value of the elements that are numbers; 0 if there are none."""
     size = np.abs(widen(value)).astype(np.float64)
     return float(np.max(size[np.isfinite(size)], initial=0))

@@ -12,19 +12,13 @@ import msgspec
 
 from adapters.answer import Collective, Crashed, End, Hung, Refused, received_bytes
 from cases.arrays import Array
+from cases.ledger import RedistributionPlanKind
 from cases.model import Foreign, Layout, Tolerance
 
 Severity = Literal["wrong", "refused", "route refused", "costly", "free", "documented"]
 SEVERITIES: tuple[Severity, ...] = (
     "wrong", "refused", "route refused", "costly", "free", "documented",
 )  # fmt: skip
-
-# What another plan does that is not implied, by its collectives alone.
-RedistributionPlanKind = Literal[
-    "fires where nothing is implied", "fires nothing", "permutes", "more", "larger operands",
-    "fewer", "gathers", "exchanges", "reduces", "gathers, exchanges and reduces",
-    "over groups that are no axes",
-]  # fmt: skip
 
 Fired = tuple[Collective, ...]
 

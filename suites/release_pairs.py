@@ -211,7 +211,7 @@ def distinct_answers(
 
 
 def verdicts_of_pair(judged: Iterable[Cell], releases: Mapping[str, str]) -> list[Verdict]:
-    """The verdicts of one release of each framework, which `cells` gave among those of others."""
+    """Those verdicts of `judge_all_releases` that are of one release of each framework."""
     return [
         verdict
         for cell in judged

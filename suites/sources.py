@@ -46,7 +46,7 @@ class RecordedAnswers(msgspec.Struct, frozen=True):
 class LiveFramework:
     """One framework in as many processes as its registry line says, its subjects dealt out.
 
-    Asks and answers as a `Worker` does.
+    Asks and answers as a `WorkerClient` does.
     """
 
     def __init__(

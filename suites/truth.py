@@ -190,7 +190,7 @@ def _differing_values(question: Question) -> dict[str, str]:
 
 
 def _differing_dtypes(question: Question, base: dict[str, TensorType]) -> dict[str, str]:
-    """As `_values_apart`, of dtypes alone."""
+    """As `_differing_values`, of dtypes alone."""
     found: dict[str, str] = {}
     for framework in _frameworks_with_own_ops(question):
         theirs = reference.global_types(question, framework)

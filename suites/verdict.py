@@ -1,7 +1,7 @@
 """What is a verdict? One line: what was held against what, how it came out, how grave, and why.
 
 Data alone. How findings are reached is in `aspects` and `collectives`, what the records and the
-ledger make of them in `known`.
+ledger make of them in `cause_matching`.
 """
 
 from __future__ import annotations

@@ -14,13 +14,14 @@ import pytest
 from adapters.answer import Answer, Crashed, Done, Hung, Observed, Refused
 from cases.arrays import pack, unpack
 from cases.catalogue import catalogue
+from cases.dry_run import as_dry_run
 from cases.model import Case, Layout
 from reports.judged_catalogue import ledger
 from reports.tell import recorded_answers, recorded_promises
 from suites.frameworks_compared import compare_answers
 from suites.judge import context_of_answer, judge
 from suites.observation import Missing, WrongDtype
-from suites.truth import truth
+from suites.truth import nondeterministic, truth
 
 # Every so many: enough that every family and every kind of ending is among them.
 STEP = 29
@@ -302,3 +303,65 @@ def test_the_implied_collectives_with_more_bytes_are_costly() -> None:
                 (v.aspect, v.severity) for v in found.verdicts if v.step == one.name
             }, case.id
     assert tried > 5
+
+
+def record_lines(case: Case, answer: Answer, name: str, **fields: object) -> list[str]:
+    """The verdicts beside its own record of an answer with another input or result ``name``."""
+    seen = tuple(
+        msgspec.structs.replace(one, **fields) if one.name == name else one for one in answer.seen
+    )
+    planted = msgspec.structs.replace(answer, seen=seen)
+    found = judge(case, {answer.subject: planted}, (), pins={answer.subject: answer})
+    return [one.verdict for one in found.verdicts if one.aspect == "record"]
+
+
+def test_random_numbers_keep_their_shapes_and_the_devices_that_share_them() -> None:
+    """Other numbers pass; one device with another shard, or no shards, do not."""
+    tried = 0
+    for case in catalogue():
+        if case.question.mode != "real" or not nondeterministic(case):
+            continue
+        for answer in recorded_answers(case).values():
+            one = next((one for one in answer.seen if one.name in nondeterministic(case)), None)
+            if one is None or not one.shards or None in one.shards or len({*one.shards}) != 1:
+                continue
+            shard = one.shards[0]
+            other = pack((unpack(shard).astype(np.float64) + 1).astype(unpack(shard).dtype))
+            if len(one.shards) < 2 or other == shard:
+                continue
+            tried += 1
+            others = (other,) * len(one.shards)
+            assert record_lines(case, answer, one.name, shards=others) == [], case.id
+            for shards in ((*one.shards[:-1], other), None):
+                found = record_lines(case, answer, one.name, shards=shards)
+                assert found == ["divergence"], case.id
+    assert tried > 10
+
+
+def failing_dry_run(case: Case, answer: Answer, real: Answer) -> set[str]:
+    """The aspects in which a dry run of a case fails, beside the run with data."""
+    of = answer.subject
+    found = judge(as_dry_run(case), {of: answer}, ledger(), real={of: real})
+    return {one.aspect for one in found.verdicts if one.verdict == "divergence"}
+
+
+def test_no_cause_excuses_a_dry_run_that_contradicts_its_record() -> None:
+    """The run with data ends well: a crash of the dry run, and another layout, fail."""
+    by_id = {case.id: case for case in catalogue()}
+    for id in ("lesson-matmul-r-by-s1", "a2.b2-r.s0-to-r.s0"):
+        case = by_id[id]
+        real = recorded_answers(case)["jax/jit"]
+        seen = tuple(
+            msgspec.structs.replace(
+                one, shards=None, offsets=None, full=(), local=one.shards[0].shape
+            )
+            for one in real.seen
+            if one.shards and one.shards[0] is not None
+        )
+        dry = msgspec.structs.replace(real, seen=seen)
+        assert failing_dry_run(case, dry, real) == set()
+        crashed = msgspec.structs.replace(dry, end=Crashed("SIGFPE"), seen=())
+        assert {"dry run", "ending"} <= failing_dry_run(case, crashed, real)
+        whole = last(dry, layout=Layout(((), ())))
+        assert "dry run" in failing_dry_run(case, whole, real)
+    assert "layout" in failing_dry_run(case, whole, real)

@@ -27,7 +27,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 
 def looks(used: list[int], running: list[bool]) -> list[_Activity]:
-    """One rank, looked at every `LOOK`."""
+    """One rank, looked at every `SAMPLE_INTERVAL`."""
     return [
         _Activity(at * SAMPLE_INTERVAL, (ticks,), ran)
         for at, (ticks, ran) in enumerate(zip(used, running))
@@ -53,7 +53,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def test_a_rank_sleeps_that_neither_has_nor_wants_a_processor(
     used: list[int], running: list[bool], asleep: bool
 ) -> None:
-    """For as long as `STILL`, but for what a thread takes that wakes up now and then."""
+    """For as long as `SILENCE`, but for what a thread takes that wakes up now and then."""
     assert _are_asleep(looks(used, running), SILENCE) is asleep
 
 

@@ -164,7 +164,7 @@ def _read(
 
 
 def _counted_by_xla(text: str) -> Counter[str] | None:
-    """As `collectives.counts`, but read by XLA's own parser: the cross-check of ours.
+    """As `collectives.count_collectives`, but read by XLA's own parser: the cross-check of ours.
 
     None where that does not tell, which the worker's facts say once.
     """

@@ -47,7 +47,7 @@ def make_meshes(question: Question, kind: Kind, notes: AnswerInProgress) -> Scop
 
 
 def find_mesh(scope: Scope, place: str) -> jax.sharding.Mesh:
-    """The mesh that a text of `lines.places` names."""
+    """The mesh that a text of `source_lines.mesh_texts` names."""
     found: jax.sharding.Mesh = run_lines.evaluate(place, scope)
     return found
 

@@ -39,7 +39,7 @@ def implied_plan(
 def implied_plan_by_size(
     mesh: Mesh, source: Layout, target: Layout, shape: tuple[int, ...]
 ) -> RedistributionPlan:
-    """As `implied`, but what makes shards smaller goes first and what makes them larger last."""
+    """As `implied_plan`; moves that make shards smaller go first, those that enlarge them last."""
     return _plan(mesh, source, target, shape, _SMALLER)
 
 

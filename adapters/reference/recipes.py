@@ -33,7 +33,7 @@ def forward_values(question: Question) -> dict[str, NDArray[Any]]:
 
 
 def sample_gradients(question: Question) -> Slopes:
-    """``grad/…`` of each tensor that has one: the slope of the loss by `SAMPLED` elements of it."""
+    """By tensor that has a gradient: slopes of the loss by `SAMPLED_ELEMENTS` of its elements."""
     model, sizes, dtype = _key(question)
     return {
         f"grad/{name}": _slopes(model, sizes, dtype, name)
@@ -53,7 +53,7 @@ def tokens_at_busiest_expert(question: Question) -> int | None:
 
 
 def full_gradients(question: Question) -> dict[str, NDArray[Any]]:
-    """As `slopes`, by every element: seconds for the smallest models."""
+    """As `sample_gradients`, by every element: seconds for the smallest models."""
     model, sizes, dtype = _key(question)
     found = {}
     for name in sample_gradients(question):

@@ -51,7 +51,7 @@ def format_missing(wanted: str) -> str:
 
 
 def find_name(wanted: str) -> Any:
-    """What the table calls ``wanted``, an `Absent` where this release lacks it."""
+    """What the table calls ``wanted``, an `MissingPlaceholder` where this release lacks it."""
     where = find_location(NAMES, wanted, RELEASE)
     if where is None:
         return MissingPlaceholder(format_missing(wanted))

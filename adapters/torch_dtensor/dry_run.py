@@ -46,7 +46,7 @@ class DryRunAdapter:
         self._hello = hello
         self._world = contextlib.ExitStack()
         self._key: tuple[int, int] | None = None
-        self._watch = FakeRecorder()
+        self._recorder = FakeRecorder()
         self._view: _View | None = None
 
     def hello(self) -> Hello:
@@ -76,7 +76,7 @@ class DryRunAdapter:
         if self._view is None or fresh or self._key != (size, number):
             self._world.close()
             self._world.enter_context(fake_world(size, number))
-            self._view = _View(number, self._watch)
+            self._view = _View(number, self._recorder)
             # A world in which meshes were derived is of no further use.
             self._key = None if fresh else (size, number)
         return self._view
@@ -85,10 +85,10 @@ class DryRunAdapter:
 class _View:
     """One rank of a fake world; the place where its lines are evaluated."""
 
-    def __init__(self, number: int, watch: FakeRecorder):
+    def __init__(self, number: int, recorder: FakeRecorder):
         self._number = number
-        self._watch = watch
-        self._evaluation = Evaluation(number, watch, self)
+        self._recorder = recorder
+        self._evaluation = Evaluation(number, recorder, self)
         self._inputs: dict[str, tuple[Input, Mesh]] = {}
         self._end: End = Done()
 
@@ -126,21 +126,21 @@ class _View:
 
     def answer(self, question: Question, lines: Task, subject: str) -> Answer:
         """Evaluate the lines of a question."""
-        run, evaluation, watch = TaskRun(), self._evaluation, self._watch
+        run, evaluation, recorder = TaskRun(), self._evaluation, self._recorder
         self._end = Done()
         on = meshes_of_tensors(question)
         self._inputs = {given.name: (given, on[given.name]) for given in question.inputs}
         clear_layout_caches()
-        watch.begin()
+        recorder.begin()
         evaluation.make_meshes(lines, run)
         peak = None
-        with FakeTensorMode(), watch:
+        with FakeTensorMode(), recorder:
             evaluation.place(lines, run)
             if not run.failed:
-                watch.begin(one for one in run.values.values() if isinstance(one, torch.Tensor))
+                recorder.begin(one for one in run.values.values() if isinstance(one, torch.Tensor))
             evaluation.evaluate(lines, run)
             if not run.failed:
-                peak = watch.peak
+                peak = recorder.peak
             if lines.recipe is None:
                 with torch.no_grad():
                     evaluation.materialise(lines, run)
@@ -149,8 +149,11 @@ class _View:
         for name in lines.check:
             if name in run.values and _is_here(run.values[name]):
                 seen += self._see(name, run.values[name], lines, run)
-        complaints = (*run.complaints, *(f"an op without a kind: {one}" for one in watch.strange))
-        watch.strange.clear()
+        complaints = (
+            *run.complaints,
+            *(f"an op without a kind: {one}" for one in recorder.strange),
+        )
+        recorder.strange.clear()
         return Answer(
             question.id, subject, self._end, tuple(seen), program, complaints, peak=peak
         )  # fmt: skip

@@ -7,8 +7,8 @@ process group, and what it computes means nothing. Within `fake_world`:
 * meshes, and whatever reads the values of a mesh (`fully_shard` does), are made with no
   FakeTensorMode active: a mesh's grid is real;
 * parameters and data are made under one FakeTensorMode, and the steps run under the same one
-  with a `Watch` inside it: ``with mode, watch: ...``. From outside, `torch.Tensor.nbytes` and
-  shapes of what is made are as they would be.
+  with a `FakeRecorder` inside it: ``with mode, recorder: ...``. From outside,
+  `torch.Tensor.nbytes` and shapes of what is made are as they would be.
 
 What the collectives are for, and what they should have been, it does not know.
 """
@@ -161,21 +161,21 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class _Paused:
-    """A block in which a `Watch` looks away. May be entered again inside."""
+    """A block in which a `FakeRecorder` notes nothing. It may be entered again inside."""
 
-    def __init__(self, watch: FakeRecorder):
-        self._watch = watch
+    def __init__(self, recorder: FakeRecorder):
+        self._recorder = recorder
 
     def __enter__(self) -> None:
-        self._watch._paused += 1
+        self._recorder._paused += 1
 
     def __exit__(self, *exception: object) -> None:
-        self._watch._paused -= 1
+        self._recorder._paused -= 1
 
 
 @contextlib.contextmanager
-def _propagating(watch: FakeRecorder) -> Iterator[None]:
-    """While DTensor works out a layout, a `Watch` looks away: none of it is done on shards.
+def _propagating(recorder: FakeRecorder) -> Iterator[None]:
+    """While DTensor works out a layout, a `FakeRecorder` notes nothing: no shard is touched.
 
     Global shapes come from running an op on fake tensors of those, within a lock that is torch's
     for others to set. Where an op has no strategy, its decomposition is run on meta tensors,
@@ -184,12 +184,12 @@ def _propagating(watch: FakeRecorder) -> Iterator[None]:
     owner = type(propagator)
     strategy = getattr(propagator, "decomp_strategy", None)
     lock = getattr(owner, "_fake_mode_lock", None)
-    owner._fake_mode_lock = _Paused(watch)
+    owner._fake_mode_lock = _Paused(recorder)
     if strategy is not None:
         found = strategy.propagate_strategy
 
         def propagate(*args: Any) -> Any:
-            with _Paused(watch), unset_fake_temporarily():
+            with _Paused(recorder), unset_fake_temporarily():
                 return found(*args)
 
         strategy.propagate_strategy = propagate

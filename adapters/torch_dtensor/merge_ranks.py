@@ -35,8 +35,8 @@ def merge_observations(
 ) -> tuple[Observed, ...]:
     """One observation for each name that ranks saw, in the order of the first that saw most.
 
-    ``fulls``: whole full tensors by rank and name, where `differing` named any. ``homes``: of
-    what lies on derived meshes, all of their devices.
+    ``fulls``: whole full tensors by rank and name, where `find_differing_full_tensors` named any.
+    ``homes``: for tensors on derived meshes, all devices of those.
     """
     by_rank = {rank: {seen.name: seen for seen in report.seen} for rank, report in reports.items()}
     names = max(by_rank.values(), key=len, default={})

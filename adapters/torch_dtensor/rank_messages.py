@@ -1,7 +1,7 @@
 """What do the worker and its ranks say to one another? Frames of msgpack over socket pairs.
 
 The worker sends a `Task`; each rank answers with one `Report`, or first with a `Raised` and,
-once the worker has said `Go`, with more. Knows no torch.
+once the worker has said `Continue`, with more. Knows no torch.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Report(msgspec.Struct, frozen=True, array_like=True, tag="report"):
 
 
 class FullTensors(msgspec.Struct, frozen=True, array_like=True, tag="fulls"):
-    """The full tensors that were `Wanted`, by name."""
+    """The full tensors that were `SendFullTensors`, by name."""
 
     arrays: dict[str, Array]
 

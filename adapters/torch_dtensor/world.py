@@ -153,7 +153,8 @@ class World:
 
         Raises:
             Fault: a rank of the world died, or some were silent: at ``deadline``, or when all of
-                them have been asleep for `STILL`, or for `GRACE` if another had raised.
+                them have been asleep for `SILENCE`, or for `SILENCE_AFTER_ERROR` if another had
+                raised.
         """
         due = set(ranks)
         said: dict[int, RankMessage] = {}

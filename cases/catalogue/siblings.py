@@ -1,7 +1,7 @@
 """Where a public report shows one op or one size: does the rest of its kind behave?
 
 A function per kind of fault, in the notation of case files. Each case is tagged with its kind;
-`kinds` says which kinds there are, and which cases of other families are of each.
+`fault_kinds` says which kinds there are, and which cases of other families are of each.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A rule is a statement about labels, as in an einsum: every dim of an operand carries one, and
 an axis that splits a label splits it wherever it occurs. "" marks a dim that cannot be split.
-`UNSAID` marks a dim on whose parts devices can work in several ways, each of which moves other
+`NO_RULE` marks a dim on whose parts devices can work in several ways, each of which moves other
 bytes; where such a dim is split, nothing is implied.
 A dim may be several in one, each with a label and a size, major to minor.
 Knows shapes and parameters; what follows for layouts is worked out elsewhere.
@@ -84,7 +84,7 @@ def along_axis(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 
 def strided_slice(start: int | None, stop: int | None, step: int | None) -> Rule:
-    """One element of every ``step``, all along the dim of ``axis``; else as `along`.
+    """One element of every ``step``, all along the dim of ``axis``; else as `along_axis`.
 
     Whoever has whole blocks of ``step`` elements has one of the result in each.
     """

@@ -19,7 +19,7 @@ Value = NDArray[Any]
 Shape = tuple[int, ...]
 Params = dict[str, Param]
 # What a dim is called; or, of a dim that is several in one, each with its size, major to minor.
-# A dim (or part) called "" is never split; of one called `UNSAID` nothing is said where it is.
+# A dim (or part) called "" is never split; of one called `NO_RULE` nothing is said where it is.
 Label = str | tuple[tuple[str, int], ...]
 NO_RULE = "?"
 # Per operand and for the result: a label per dim.

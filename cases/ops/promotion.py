@@ -65,7 +65,7 @@ def promote(args: tuple[Any, ...]) -> Dtype:
 
 
 def promote_by_torch(args: tuple[Any, ...]) -> Dtype:
-    """As `joined`, by torch's rule: tensors with dims, then those without, then numbers."""
+    """As `promote`, by torch's rule: tensors with dims, then those without, then numbers."""
     arrays = [one for one in args if is_array(one)]
     groups = [
         [one.dtype for one in arrays if one.ndim],
@@ -92,7 +92,7 @@ def real_dtype(dtype: Dtype) -> Dtype:
 
 
 def real_dtype_by_torch(dtype: Dtype) -> Dtype:
-    """As `real`, by torch's rule: its default dtype."""
+    """As `real_dtype`, by torch's rule: its default dtype."""
     return dtype if _rank(dtype) >= 2 else _FLOAT32
 
 
@@ -116,7 +116,7 @@ def torch_meaning(
     ours: Callable[[Dtype], Dtype] = lambda dtype: dtype,
     theirs: Callable[[Dtype], Dtype] = lambda dtype: dtype,
 ) -> dict[str, FrameworkMeaning]:
-    """``function`` by torch's rule of dtypes, where that is not the one of `together`.
+    """``function`` by torch's rule of dtypes, where that is not the one of `with_promotion`.
 
     ``ours`` and ``theirs``: what a function makes of the dtype of its operands.
     """

@@ -78,7 +78,7 @@ def tensor_layouts(row: RecipeKind, sizes: Sizes, mesh: Mesh) -> dict[str, Layou
 
 
 def global_shapes(row: RecipeKind, sizes: Sizes) -> dict[str, tuple[int, ...]]:
-    """The global shape of everything in `observed`."""
+    """The global shape of everything in `observed_names`."""
     model = MODELS[row.model]
     known = {one.name: one.sizes(sizes) for one in (*model.parameters, *model.inputs, model.out)}
     return {

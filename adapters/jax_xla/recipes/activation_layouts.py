@@ -57,7 +57,7 @@ def activation_spec(row: RecipeKind, name: str) -> PartitionSpec:
 def constrain_activation(
     x: jax.Array, name: str, row: RecipeKind, mesh: jax.sharding.Mesh
 ) -> jax.Array:
-    """The activation called ``name``, laid out by the plan, under the name that `kept` knows."""
+    """The activation called ``name``, laid out by its plan and named for `REMAT_POLICY`."""
     x = lax.with_sharding_constraint(x, NamedSharding(mesh, activation_spec(row, name)))
     named: jax.Array = checkpoint_name(x, name)
     return named

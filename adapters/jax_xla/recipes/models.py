@@ -1,7 +1,7 @@
 """What does each model compute, in JAX? Pure functions of arrays by name.
 
 The same functions run sharded and on one device: where activations lie, and what passes between
-devices by hand, comes in as `Moves`. Refuses to know meshes.
+devices by hand, comes in as `ParallelHooks`. Refuses to know meshes.
 """
 
 from __future__ import annotations

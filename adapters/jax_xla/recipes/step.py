@@ -40,8 +40,9 @@ def sharded_step(row: RecipeKind, sizes: Mapping[str, int], mesh: Mesh) -> Step:
     """The step of ``row`` on a mesh, natively: the compiler finds what to send, from shardings.
 
     Parameters' gradients and next values are asked for where the parameters are, the rest
-    follows from the activations. Where parameters are sharded, the backward pass has of the
-    forward's what is named (`placing.kept`) and gathers them again, as FSDP does.
+    follows from the activations. Where parameters are sharded, the backward pass keeps the named
+    activations of the forward pass (`activation_layouts.REMAT_POLICY`). It gathers parameters
+    again, as FSDP does.
     """
     model = MODELS[row.model]
     there = arrays.jax_mesh(mesh, "Auto")

@@ -87,7 +87,7 @@ class Attention(nn.Module):
         self.mix = CoreAttention(causal)
 
     def forward(self, x: Tensor, turns: Tensor) -> Tensor:
-        """Of [batch, seq, dim] and the `angles` of these places."""
+        """Of [batch, seq, dim] and the `rotary_angles` of these places."""
         q, k, v = (part(x).unflatten(-1, (-1, self.head)) for part in (self.wq, self.wk, self.wv))
         mixed = self.mix(_rotated(q, turns), _rotated(k, turns), v)
         out: Tensor = self.wo(mixed.flatten(2))
@@ -121,7 +121,7 @@ class Block(nn.Module):
         self.feed_forward = FeedForward(sizes)
 
     def forward(self, x: Tensor, turns: Tensor) -> Tensor:
-        """Of [batch, seq, dim] and the `angles` of all places of the whole sequence."""
+        """Of [batch, seq, dim] and the `rotary_angles` of all places of the whole sequence."""
         h = x + self.attention(self.attention_norm(x), turns)
         out: Tensor = h + self.feed_forward(self.ffn_norm(h))
         return out

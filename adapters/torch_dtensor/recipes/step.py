@@ -1,8 +1,8 @@
 """What is one training step of a recipe, on one rank? And what is there to see of it.
 
-The model of `models` under the plan of `plans`: forward, loss, backward, and one step of plain
-gradient descent; before it, the same step of the plain model, alone on one device. Knows neither
-whether the world is real or fake, nor what is right.
+A step runs a model of `models` under its plan in `parallel_plans`: forward, loss, backward and one
+update by plain gradient descent. Before it, the unsharded model does the same step alone on one
+device. Knows neither whether the world is real or fake, nor what is right.
 """
 
 from __future__ import annotations
