@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -114,20 +115,31 @@ def test_fail_on_chooses_what_fails(tmp_path: Path) -> None:
     assert "--fail-on: found 'bad', wanted one or more of wrong, refused" in ran.out
 
 
+GATHER = """
+[[case]]
+id = "gather"
+mesh = { x = 4 }
+program = ["y = redistribute(x, x=R)"]
+inputs.x = { shape = [8], spec = "P('x')" }
+"""
+
+
+def recorded(folder: Path) -> tuple[Path, Path]:
+    """The file of a case that gathers, and torch's record of it in a folder of its own."""
+    cases, kept = folder / "gather.toml", folder / "kept"
+    cases.write_text(GATHER)
+    kept.mkdir()
+    assert run(folder, f"--cases={cases}", "--jax=off", f"--record={kept}/").code == 0
+    return cases, next(kept.glob("*.jsonl"))
+
+
 def test_a_baseline_pins_a_user_s_own_cases(tmp_path: Path) -> None:
     """What was recorded passes again; another answer to the same question fails."""
-    cases = tmp_path / "gather.toml"
-    cases.write_text(
-        '[[case]]\nid = "gather"\nmesh = { x = 4 }\nprogram = ["y = redistribute(x, x=R)"]\n'
-        "inputs.x = { shape = [8], spec = \"P('x')\" }\n"
-    )
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    assert run(tmp_path, f"--cases={cases}", "--jax=off", f"--record={kept}/").code == 0
-    again = (f"--cases={cases}", "--jax=off", f"--baseline={kept}")
+    cases, path = recorded(tmp_path)
+    again = (f"--cases={cases}", "--jax=off", f"--baseline={path.parent}")
     ran = run(tmp_path, *again)
     assert ran.code == 0, ran.out
-    (path,) = (one for one in kept.iterdir() if one.suffix == ".jsonl")
+    as_it_was = shutil.copytree(path.parent, tmp_path / "as it was") / path.name
     path.write_text(path.read_text().replace("all-gather x", "all-reduce x"))
     ran = run(tmp_path, *again)
     assert ran.code == 1, ran.out
@@ -136,6 +148,18 @@ def test_a_baseline_pins_a_user_s_own_cases(tmp_path: Path) -> None:
     assert {against for _, against in changed} == {"record"}
     assert "collectives in the record" in ran.out
     assert {v["aspect"] for v in ran.verdicts if v["verdict"] == "divergence"} == {"record"}
+    # What is read from a record is held against the one that is named, too.
+    ran = run(tmp_path, *again, f"--torch={as_it_was}")
+    assert ran.code == 1, ran.out
+
+
+def test_a_baseline_without_its_arrays_is_refused_at_once(tmp_path: Path) -> None:
+    """In one line, before a framework starts."""
+    cases, path = recorded(tmp_path)
+    (path.parent / path.name.replace(".jsonl", ".values.xz")).unlink()
+    ran = run(tmp_path, f"--cases={cases}", "--jax=off", f"--baseline={path}")
+    assert ran.code == 4
+    assert len(ran.out.strip().splitlines()) == 1, ran.out
 
 
 def test_a_baseline_with_a_release_that_is_none_is_refused_at_once(tmp_path: Path) -> None:
@@ -150,17 +174,9 @@ def test_a_baseline_with_a_release_that_is_none_is_refused_at_once(tmp_path: Pat
 
 def test_an_answer_that_no_named_record_holds_is_told(tmp_path: Path) -> None:
     """A question that changed since its record was made is not pinned, and the summary says so."""
-    cases = tmp_path / "gather.toml"
-    text = (
-        '[[case]]\nid = "gather"\nmesh = { x = 4 }\nprogram = ["y = redistribute(x, x=R)"]\n'
-        "inputs.x = { shape = [8], spec = \"P('x')\" }\n"
-    )
-    cases.write_text(text)
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    assert run(tmp_path, f"--cases={cases}", "--jax=off", f"--record={kept}/").code == 0
-    cases.write_text(text.replace("shape = [8]", "shape = [12]"))
-    ran = run(tmp_path, f"--cases={cases}", "--jax=off", f"--baseline={kept}")
+    cases, path = recorded(tmp_path)
+    cases.write_text(GATHER.replace("shape = [8]", "shape = [12]"))
+    ran = run(tmp_path, f"--cases={cases}", "--jax=off", f"--baseline={path.parent}")
     assert ran.code == 0, ran.out
     assert "not pinned: gather, torch: no record of --baseline holds this question" in ran.out
     (line,) = (v for v in ran.verdicts if v["aspect"] == "record")

@@ -338,6 +338,16 @@ def test_random_numbers_keep_their_shapes_and_the_devices_that_share_them() -> N
     assert tried > 10
 
 
+def without_data(answer: Answer) -> Answer:
+    """The dry run that says what a recorded answer says."""
+    seen = tuple(
+        msgspec.structs.replace(one, shards=None, offsets=None, full=(), local=one.shards[0].shape)
+        for one in answer.seen
+        if one.shards and one.shards[0] is not None
+    )
+    return msgspec.structs.replace(answer, seen=seen)
+
+
 def failing_dry_run(case: Case, answer: Answer, real: Answer) -> set[str]:
     """The aspects in which a dry run of a case fails, beside the run with data."""
     of = answer.subject
@@ -351,17 +361,31 @@ def test_no_cause_excuses_a_dry_run_that_contradicts_its_record() -> None:
     for id in ("lesson-matmul-r-by-s1", "a2.b2-r.s0-to-r.s0"):
         case = by_id[id]
         real = recorded_answers(case)["jax/jit"]
-        seen = tuple(
-            msgspec.structs.replace(
-                one, shards=None, offsets=None, full=(), local=one.shards[0].shape
-            )
-            for one in real.seen
-            if one.shards and one.shards[0] is not None
-        )
-        dry = msgspec.structs.replace(real, seen=seen)
+        dry = without_data(real)
         assert failing_dry_run(case, dry, real) == set()
         crashed = msgspec.structs.replace(dry, end=Crashed("SIGFPE"), seen=())
         assert {"dry run", "ending"} <= failing_dry_run(case, crashed, real)
         whole = last(dry, layout=Layout(((), ())))
         assert "dry run" in failing_dry_run(case, whole, real)
     assert "layout" in failing_dry_run(case, whole, real)
+
+
+def test_shards_without_a_reported_layout_are_not_said_to_lie_otherwise() -> None:
+    """Of what a later step uses, jit reports no layout, so that nothing can differ."""
+    (case,) = (case for case in catalogue() if case.id == "public/dtensor/T16")
+    found = judge(case, recorded_answers(case), ledger())
+    (line,) = (
+        one
+        for one in found.verdicts
+        if (one.step, one.aspect, one.subject, one.against) == ("v", "shards", "jax/jit", "torch")
+    )
+    assert (line.verdict, line.why) == ("not comparable", "no layout reported")
+
+
+def test_a_wrong_dry_run_of_one_framework_accuses_no_other() -> None:
+    """torch's local shape is wrong with data too, where it is judged; JAX's is right."""
+    (case,) = (case for case in catalogue() if case.id == "conv1d-x4-s0-s0")
+    real = recorded_answers(case)
+    dry = {subject: without_data(real[subject]) for subject in ("torch", "jax/jit")}
+    found = judge(as_dry_run(case), dry, ledger(), real=real).verdicts
+    assert not [v for v in found if v.subject == "jax/jit" and v.verdict == "divergence"]
