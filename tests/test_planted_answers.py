@@ -383,7 +383,7 @@ def test_shards_without_a_reported_layout_are_not_said_to_lie_otherwise() -> Non
 
 
 def test_a_wrong_dry_run_of_one_framework_accuses_no_other() -> None:
-    """With data the local shape of torch is wrong too, and judged there; the one of JAX is right."""
+    """With data the local shape of torch is wrong too, and judged there; that of JAX is right."""
     (case,) = (case for case in catalogue() if case.id == "conv1d-x4-s0-s0")
     real = recorded_answers(case)
     dry = {subject: without_data(real[subject]) for subject in ("torch", "jax/jit")}
