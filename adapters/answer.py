@@ -6,17 +6,10 @@ It does not say whether anything is right.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
 from cases.arrays import Array
-from cases.model import Foreign, Layout, Mesh
-
-CollectiveKind = Literal[
-    "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute",
-    "broadcast", "scatter", "gather",
-]  # fmt: skip
+from cases.model import CollectiveKind, Foreign, Layout, Mesh, Pass
 
 
 class Collective(msgspec.Struct, frozen=True):
@@ -32,7 +25,7 @@ class Collective(msgspec.Struct, frozen=True):
     axes: tuple[str, ...]
     group: int
     bytes: int
-    pass_: Literal["forward", "backward", "update"] = "forward"
+    pass_: Pass = "forward"
     in_loop: bool = False
 
 

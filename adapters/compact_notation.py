@@ -15,9 +15,9 @@ from typing import Any, TypeVar, get_args
 
 import numpy as np
 
-from adapters.answer import Collective, CollectiveKind, Done, End, Refused, Unsupported, format_end
+from adapters.answer import Collective, Done, End, Refused, Unsupported, format_end
 from cases.arrays import Array, numpy_dtype, pack, unpack
-from cases.model import Layout, Mesh
+from cases.model import CollectiveKind, Layout, Mesh
 
 T = TypeVar("T")
 

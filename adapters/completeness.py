@@ -170,7 +170,7 @@ def _find_plain_results(question: Question) -> tuple[set[str], set[str]]:
     plain: set[str] = set()
     whole: set[str] = set()
     for step in question.steps:
-        names = {arg for arg in step.args if isinstance(arg, str)}
+        names = {*step.operands}
         if OPS[step.op].places:
             continue
         for found, ops in ((plain, _LEAVING), (whole, _WHOLE)):

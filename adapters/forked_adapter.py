@@ -17,7 +17,8 @@ from collections.abc import Callable
 
 from adapters import fork, protocol
 from adapters.answer import Answer, Crashed, Hung
-from adapters.protocol import HEAD, Adapter, Ask, Hello
+from adapters.framing import read_frame
+from adapters.protocol import Adapter, Ask, Hello
 from adapters.stacks import remove_own_frames
 from cases.model import Question
 
@@ -85,11 +86,12 @@ class _Child:
         """The answer; "late" if there is none by the deadline, "dead" if there will be none."""
         try:
             self._link.sendall(protocol.encode(ask))
-            head = self._receive(HEAD.size, deadline)
-            body = self._receive(HEAD.unpack(head)[0], deadline)
+            body = read_frame(lambda size: self._receive(size, deadline))
         except TimeoutError:
             return "late"
         except OSError:
+            return "dead"
+        if body is None:
             return "dead"
         frame = protocol.decode(body)
         assert isinstance(frame, Answer)
@@ -102,7 +104,7 @@ class _Child:
                 raise TimeoutError
             part = self._link.recv(size - len(data))
             if not part:
-                raise ConnectionResetError
+                break
             data += part
         return bytes(data)
 

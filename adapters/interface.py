@@ -34,7 +34,7 @@ from adapters.inspection import (
     record_deprecation,
     remove_addresses,
 )
-from adapters.registry import FRAMEWORKS
+from adapters.registry import FRAMEWORKS, load_part
 from adapters.release_names import NameLocation, Names, find_location, import_path
 from cases.errors import Where
 
@@ -375,8 +375,7 @@ def _format_print(got: object) -> tuple[str, str]:
 
 
 def _source(framework: str) -> Source:
-    package = FRAMEWORKS[framework].module.rpartition(".")[0]
-    return cast(Source, importlib.import_module(f"{package}.interface"))
+    return cast(Source, load_part(framework, "interface"))
 
 
 def _path(out: Path, framework: str, release: str) -> Path:

@@ -7,19 +7,16 @@ nothing a framework prints can damage a frame.
 
 from __future__ import annotations
 
-import struct
 from typing import BinaryIO, Literal, Protocol
 
 import msgspec
 
 from adapters.answer import Answer
+from adapters.framing import make_frame, read_frame
 from cases.model import Question
 
 # Raised whenever a frame changes its meaning; a worker of another version is turned away.
 VERSION = 1
-
-# What stands before each body: its length.
-HEAD = struct.Struct(">I")
 
 
 # What of an input or result can be promised: fields of `Observed`; and one of `Answer`, "program".
@@ -106,8 +103,7 @@ class _Version(msgspec.Struct, frozen=True):
 
 def encode(frame: Frame) -> bytes:
     """One frame as it goes over the pipe: length, then body."""
-    body = _encoder.encode(frame)
-    return HEAD.pack(len(body)) + body
+    return make_frame(_encoder.encode(frame))
 
 
 def decode(body: bytes) -> Hello | Answer:
@@ -134,25 +130,11 @@ def write(pipe: BinaryIO, frame: Frame) -> None:
     pipe.flush()
 
 
-def _read(pipe: BinaryIO) -> bytes | None:
-    head = pipe.read(HEAD.size)
-    if len(head) < HEAD.size:
-        return None
-    body = pipe.read(HEAD.unpack(head)[0])
-    return body if len(body) == HEAD.unpack(head)[0] else None
-
-
-def read_from_worker(pipe: BinaryIO) -> Hello | Answer | None:
-    """The next frame, None once the other side is gone (a cut frame counts as gone).
+def read_ask(pipe: BinaryIO) -> Ask | None:
+    """The next question, on the worker's side; None once the run is gone.
 
     Raises:
         msgspec.ValidationError: not a frame of this version.
     """
-    body = _read(pipe)
-    return None if body is None else decode(body)
-
-
-def read_ask(pipe: BinaryIO) -> Ask | None:
-    """As `read_from_worker`, on the worker's side."""
-    body = _read(pipe)
+    body = read_frame(pipe.read)
     return None if body is None else _from_run.decode(body)

@@ -34,7 +34,12 @@ def serve(module: str, devices: int, reading: int, writing: int) -> None:
 
     # Left open to the end: the pipe closes when this process has said its last words.
     asks, answers = open(reading, "rb"), open(writing, "wb")  # noqa: SIM115
-    adapter = importlib.import_module(module).connect(devices)
+    found = importlib.import_module(module)
+    if not hasattr(found, "connect"):
+        sys.exit(f"found {module} without connect, wanted a function connect(devices)")
+    adapter = found.connect(devices)
+    if lacking := [one for one in ("hello", "observe", "close") if not hasattr(adapter, one)]:
+        sys.exit(f"found an adapter without {', '.join(lacking)}, wanted adapters.protocol.Adapter")
     try:
         protocol.write(answers, adapter.hello())
         while (ask := protocol.read_ask(asks)) is not None:

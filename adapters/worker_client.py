@@ -21,9 +21,10 @@ import msgspec
 
 from adapters import protocol
 from adapters.answer import Answer, Crashed, Hung, format_end
+from adapters.framing import BadFrame
 from adapters.protocol import Ask, Hello
 from adapters.stacks import remove_own_frames
-from adapters.worker_process import BadFrame, WorkerProcess
+from adapters.worker_process import WorkerProcess
 from cases.model import Question
 
 # Seconds given to an adapter beyond the question's own, to stop itself and say why.

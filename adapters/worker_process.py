@@ -18,21 +18,16 @@ from pathlib import Path
 
 from adapters import protocol
 from adapters.fork import describe_exit, read_exit
+from adapters.framing import FrameBuffer
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# A longer frame than this is no frame; four letters of text read as a length are above it.
-MAX_FRAME_BYTES = 1 << 27
 # What a worker prints is kept up to here, so that a print in a loop cannot fill the disk.
 _KEPT = 1 << 26
 _TAIL = 4000
 _STACK = 16000
 _CHUNK = 1 << 16
 _BURST = 1 << 24
-
-
-class BadFrame(Exception):
-    """What came out of the pipe is no frame, or not the one that is due."""
 
 
 class WorkerProcess:
@@ -61,7 +56,7 @@ class WorkerProcess:
         for fd in (self.asks, self.answers):
             os.set_blocking(fd, False)
         self._unsent = bytearray()
-        self._got = bytearray()
+        self._received = FrameBuffer()
         path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         # The folder that pytest was started in must not shadow a worker's imports.
         extra = {
@@ -128,7 +123,7 @@ class WorkerProcess:
                 return count, True
             if not data:
                 return count, False
-            self._got += data
+            self._received.add(data)
             count += len(data)
         return count, True
 
@@ -136,17 +131,9 @@ class WorkerProcess:
         """The bodies of the whole frames that have come, each once.
 
         Raises:
-            Garbage: the next bytes are no frame.
+            BadFrame: the next bytes are no frame.
         """
-        size = protocol.HEAD.size
-        while len(self._got) >= size:
-            (length,) = protocol.HEAD.unpack_from(self._got)
-            if length > MAX_FRAME_BYTES:
-                raise BadFrame(f"no frame: {bytes(self._got[:40])!r}")
-            if len(self._got) < size + length:
-                return
-            body = bytes(memoryview(self._got)[size : size + length])
-            del self._got[: size + length]
+        while (body := self._received.next()) is not None:
             yield body
 
     def dead(self) -> bool:

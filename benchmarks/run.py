@@ -116,7 +116,7 @@ def start_worker(
     framework: str, subjects: Sequence[str], questions: Sequence[Question]
 ) -> WorkerClient:
     """A worker of the framework that is ready for questions, as in a run."""
-    module = FRAMEWORKS[framework].module
+    module = FRAMEWORKS[framework].adapter
     made = WorkerClient(framework, module, subjects, devices=most_devices(questions))
     until = time.monotonic() + STARTUP_SECONDS
     while made.hello() is None and time.monotonic() < until:

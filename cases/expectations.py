@@ -16,17 +16,11 @@ from cases.errors import Where, format_value
 from cases.inputs import DeclaredTensor, read_layout, read_locals
 from cases.mesh_derivation import DerivedMesh
 from cases.meshes import listing_order
-from cases.model import Expectation, Layout, Mesh, Tolerance
+from cases.model import COLLECTIVES, Expectation, Layout, Mesh, Tolerance
 
 KEYS = (
     "right", "shards", "offsets", "meshes", "refused", "layouts", "counts", "sufficient",
     "tolerance",
-)  # fmt: skip
-
-# The kinds of collectives that an answer can have.
-COLLECTIVES = (
-    "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute",
-    "broadcast", "scatter", "gather",
 )  # fmt: skip
 
 

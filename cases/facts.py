@@ -59,7 +59,7 @@ def facts(case: Case) -> Facts:
     typed = infer_types(question)
     newly = swaps = False
     for step in question.steps:
-        first = next((arg for arg in step.args if isinstance(arg, str)), None)
+        first = next(iter(step.operands), None)
         if step.to is not None:
             layouts[step.result] = step.to
             alone = first and len(step.args) == 1 and meshes[first] == meshes[step.result]

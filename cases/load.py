@@ -18,12 +18,12 @@ from cases.errors import Where, format_value
 from cases.inputs import DeclaredTensor, find_view, read_input, read_layout
 from cases.mesh_derivation import DerivedMesh
 from cases.meshes import MeshStepResults
-from cases.model import Case, Input, Layout, Mesh, MeshStep, Mode, Question, Step, slug
+from cases.model import PASSES, Case, Input, Layout, Mesh, MeshStep, Mode, Question, Step, slug
 from cases.ops import OPS
 from cases.program import TensorType, WrittenStep
 from cases.recipes import RECIPES
 from cases.recipes.layouts import observed_names, unsharded_names
-from cases.recipes.recipe_reader import PASSES, read_recipe
+from cases.recipes.recipe_reader import read_recipe
 
 KEYS = (
     "id", "source", "date", "kind", "notes", "tags", "insensitive",
@@ -255,7 +255,7 @@ def _steps(
             _check_grad(one, steps, inputs)
         made = program.infer_result(one, row, known, one.where)
         program.check_size(made, mode, one.where)
-        first = next((tensors[arg] for arg in one.args if isinstance(arg, str)), None)
+        first = next((tensors[arg] for arg in one.operands), None)
         on = first.mesh if first else mesh
         if "view" in one.params:
             on = find_view(one.params["view"], mesh, views, one.where)

@@ -115,7 +115,7 @@ def _find_meshes(question: Question) -> dict[str, Mesh]:
     for given in question.inputs:
         found[given.name] = made[given.view].whole(of) if given.view else given.mesh or of
     for step in question.steps:
-        first = next((arg for arg in step.args if isinstance(arg, str)), None)
+        first = next(iter(step.operands), None)
         view = step.params.get("view")
         home = of if first is None else found[first]
         found[step.result] = made[view].whole(of) if isinstance(view, str) else home

@@ -9,14 +9,26 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, TypeVar, get_args
 
 import msgspec
 
 from cases.arrays import Array
 
+T = TypeVar("T")
+
 Mode = Literal["real", "dry run"]
 REDUCTIONS = ("sum", "avg", "max", "min", "product")
+
+CollectiveKind = Literal[
+    "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute",
+    "broadcast", "scatter", "gather",
+]  # fmt: skip
+COLLECTIVES: tuple[CollectiveKind, ...] = get_args(CollectiveKind)
+# The passes of a training step; "update" is the optimiser's step.
+Pass = Literal["forward", "backward", "update"]
+PASSES: tuple[Pass, ...] = get_args(Pass)
 
 # The axis along which the meshes that devices see of a derived one stand side by side. No axis of
 # a case can be called so, and no layout names it.
@@ -128,6 +140,15 @@ class Step(msgspec.Struct, frozen=True):
     params: dict[str, Param] = {}
     to: Layout | None = None
 
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """The arguments that are tensors, by name."""
+        return tuple(arg for arg in self.args if isinstance(arg, str))
+
+    def arguments(self, values: Mapping[str, T]) -> tuple[T | int | float | bool, ...]:
+        """The arguments, with the value of each tensor in place of its name."""
+        return tuple(values[arg] if isinstance(arg, str) else arg for arg in self.args)
+
 
 class MeshStep(msgspec.Struct, frozen=True):
     """A mesh derived from the question's: slice, flatten, unflatten or concatenate ``axes``.
@@ -172,6 +193,12 @@ class Question(msgspec.Struct, frozen=True):
     mode: Mode = "real"
     recipe: Recipe | None = None
     fresh: bool = False
+
+    @property
+    def devices(self) -> int:
+        """How many devices it needs: up to the last that a mesh names."""
+        meshes = [self.mesh, *(given.mesh for given in self.inputs if given.mesh)]
+        return 1 + max(max(mesh.devices) for mesh in meshes)
 
 
 class Tolerance(msgspec.Struct, frozen=True):

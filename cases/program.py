@@ -67,6 +67,11 @@ class WrittenStep(msgspec.Struct, frozen=True):
     asked_at: Where
     named: bool = True
 
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """The arguments that are names."""
+        return tuple(arg for arg in self.args if isinstance(arg, str))
+
 
 def read_program(raw: Any, where: Where) -> tuple[WrittenStep, ...]:
     """The steps of a program: strings, and lists [result, op, arguments, parameters].
@@ -267,7 +272,7 @@ def check_step(step: WrittenStep, known: dict[str, TensorType], later: set[str])
             raise where.error(
                 f"number {format_value(arg)}", f"names only: {step.op} takes no numbers"
             )
-    if row.args and not any(isinstance(arg, str) for arg in step.args):
+    if row.args and not step.operands:
         raise where.error("numbers only", "at least one input or result as an argument")
     accepted = row.required + row.optional
     for name, value in step.params.items():
@@ -403,6 +408,6 @@ def infer_types(question: Question, framework: str = "") -> dict[str, TensorType
     """
     known = {given.name: TensorType(given.shape, given.dtype) for given in question.inputs}
     for step in question.steps:
-        args = tuple(known[arg] if isinstance(arg, str) else arg for arg in step.args)
+        args = step.arguments(known)
         known[step.result] = infer_type(OPS[step.op], args, step.params, framework)
     return known

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import msgspec
 
+from adapters import registry
 from adapters.answer import Answer, Collective, format_end
+from adapters.registry import only_executes_plans
 from cases.catalogue import family
 from cases.ledger import Cause
 from cases.model import slug
@@ -107,7 +109,7 @@ def _describe_cause(cause: Cause) -> str:
 
 
 def _order(subjects: Iterable[str]) -> list[str]:
-    return sorted(subjects, key=lambda name: (name.startswith("jax"), name))
+    return sorted(subjects, key=registry.subjects().index)
 
 
 def _counts(found: Agreement) -> list[tuple[str, ...]]:
@@ -149,7 +151,7 @@ def _large() -> list[dict[str, object]]:
             "rows": [
                 (subject, _format_program(answer), _mib(answer))
                 for subject, answer in recorded_answers(case).items()
-                if not subject.startswith("jax/shard_map")
+                if not only_executes_plans(subject)
             ],
         }
         for case in family("dry_runs")

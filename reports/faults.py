@@ -15,7 +15,7 @@ import numpy as np
 
 from adapters.answer import Answer, Crashed, Observed
 from adapters.reference.meshes import observe as observe_meshes
-from adapters.registry import framework_of, only_executes_plans
+from adapters.registry import FRAMEWORKS, framework_of, only_executes_plans
 from cases.arrays import Array, pack, unpack
 from cases.layout import index_ranges, local_shape, offset
 from cases.ledger import ASPECTS
@@ -24,7 +24,6 @@ from cases.ops import OPS
 from suites import observation as seen_as
 from suites.array_difference import EXACT, difference
 from suites.aspects import double_tolerance
-from suites.collectives import LOWERINGS
 from suites.judge import Judgement
 from suites.observation import (
     SEVERITIES,
@@ -287,9 +286,9 @@ def _plan_fault(fault: Fault, implied: Fired, fired: Fired) -> Fault:
     wanted = _count_kinds(implied)
     forms = [wanted]
     # Lowered collectives are right too, and so is one collective over several axes.
-    for _, kind, instead in LOWERINGS.get(framework_of(fault.verdict.subject), ()):
-        lowered = Counter(instead if one.kind == kind else one.kind for one in implied)
-        forms.append(dict(lowered))
+    for _, kind, instead in FRAMEWORKS[framework_of(fault.verdict.subject)].lowerings:
+        kinds = [str(instead if one.kind == kind else one.kind) for one in implied]
+        forms.append(dict(Counter(kinds)))
     forms += [dict.fromkeys(one, 1) for one in forms]
     if _count_kinds(fired) == wanted and [one.axes for one in fired] == [
         one.axes for one in implied

@@ -13,7 +13,7 @@ import msgspec
 
 from adapters.answer import Answer, Crashed, Done, End, Hung, Refused, Unsupported
 from adapters.protocol import Promises
-from adapters.registry import subjects
+from adapters.registry import choosing_subjects, subjects
 from cases.catalogue import catalogue
 from cases.ledger import LEDGER, Aspect, Cause, load_ledger
 from cases.model import Case
@@ -23,7 +23,7 @@ from suites.observation import Ended
 from suites.verdict import Finding, Verdict
 
 # The routes that compute. Those of shard_map only execute redistribution plans.
-ROUTES = ("torch", "jax/jit", "jax/explicit")
+ROUTES = choosing_subjects()
 
 Outcome = Literal["sound", "documented", "wrong", "refuses", "hangs", "crashes", "unsupported"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)

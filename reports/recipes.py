@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from adapters.answer import Answer, Collective, format_end
+from adapters.registry import framework_of
 from cases.catalogue.training import FAMILY
-from cases.model import Mesh
+from cases.model import PASSES, Mesh
 from cases.notation import format_both_notations
 from cases.recipes import MODELS, RECIPES, RecipeKind, sizes_of
 from cases.recipes.contracts import CONTRACTS, ContractTerm, ExpectedCollectives
 from cases.recipes.layouts import data_layout, parameter_layout
-from cases.recipes.recipe_reader import PASSES
 from reports.formatting import format_axes
 from reports.judged_catalogue import JudgedCase, cause_link, format_frameworks, judge_catalogue
 from reports.tell import recorded_answers
@@ -135,8 +135,9 @@ def _cell(
         cause = f" ({cause_link(verdict.ledger)})" if verdict.ledger else ""
         text += f": **another plan, {verdict.severity}**{cause}"
     else:
-        rules = " and ".join(rule.name for rule in explain_pass(mesh, fired, wanted).rules)
-        text += f": {rules}" if rules else ""
+        rules = explain_pass(mesh, framework_of(answer.subject), fired, wanted).rules
+        names = " and ".join(rule.name for rule in rules)
+        text += f": {names}" if names else ""
     return text + _format_bytes(mesh, fired, wanted)
 
 

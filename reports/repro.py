@@ -5,20 +5,16 @@ A pytest plugin, which `conftest` registers. Knows no framework's lines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from adapters.answer import Answer
+from adapters.registry import FRAMEWORKS, load_part
 from cases.model import Case, slug
-from reports import script_jax, script_torch
-from reports.faults import Fault, NoScript, find_faults
+from reports.faults import NoScript, find_faults
 from suites.judge import Judgement
 
-SCRIPTS: dict[str, Callable[[Case, Fault, str], str]] = {
-    "torch": script_torch.script,
-    "jax": script_jax.script,
-}
 _REPORT_ATTRIBUTE = "shard_parity_scripts"
 
 
@@ -39,10 +35,12 @@ def make_scripts(
     found, missing = find_faults(case, judgement, answers)
     made = {}
     for framework, fault in found.items():
+        if not FRAMEWORKS[framework].script:
+            missing[framework] = "the framework supplies no scripts"
+            continue
+        script = load_part(framework, "script").script
         try:
-            made[f"{slug(case.id)}_{framework}.py"] = SCRIPTS[framework](
-                case, fault, releases[framework]
-            )
+            made[f"{slug(case.id)}_{framework}.py"] = script(case, fault, releases[framework])
         except NoScript as error:
             missing[framework] = str(error)
     return made, [f"{case.id}, {name}: {why}" for name, why in missing.items()]

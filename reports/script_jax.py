@@ -94,7 +94,7 @@ def _on_error(fault: Fault) -> str:
 
 
 def _flags(question: Question, fault: Fault, release: str) -> str:
-    found = f"--xla_force_host_platform_device_count={_devices(question)}"
+    found = f"--xla_force_host_platform_device_count={question.devices}"
     if fault.check in ("counts", "total") and find_location(OPTIONS, _OFF, release) is None:
         found += f" --{_OFF}={_PASS}"
     return found
@@ -104,11 +104,6 @@ def _compile_call(release: str) -> str:
     """The call that compiles a lowered program whose collectives are counted."""
     known = find_location(OPTIONS, _OFF, release) is not None
     return f".compile({{{_OFF!r}: {_PASS!r}}})" if known else ".compile()"
-
-
-def _devices(question: Question) -> int:
-    meshes = [question.mesh, *(given.mesh for given in question.inputs if given.mesh)]
-    return max(max(mesh.devices) for mesh in meshes) + 1
 
 
 def _mesh_step_lines(question: Question, fault: Fault, route: Route, release: str) -> list[str]:

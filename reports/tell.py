@@ -1,15 +1,17 @@
 """What did each framework do on a case? Its shards, results and collectives, from records.
 
 ``python -m reports.tell ID ...`` prints cases of the catalogue; an id may be a pattern. It reads
-the committed records, and does not say what is right.
+the records of the releases that the project runs, and does not say what is right.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
+from pathlib import Path
 
 from packaging.version import Version
 
@@ -18,10 +20,14 @@ from adapters.answer import Answer, Collective, Done, Observed, Unsupported, for
 from adapters.protocol import Promises
 from adapters.registry import FRAMEWORKS
 from cases.catalogue import catalogue
+from cases.errors import BadInput
 from cases.model import Case, Mesh, slug
+from reports.drift.case_history import find_case
+from reports.drift.finding_listing import UnknownId
 from reports.formatting import format_axes
 from suites.array_difference import format_array
 from suites.failure import format_step
+from suites.record_index import find_records
 from suites.sources import RECORDS, pinned_releases, record_path
 from suites.tensors import mesh_of
 from suites.wording import format_collectives, format_position, format_reported_layout
@@ -101,39 +107,59 @@ def _group_equal_facts(what: str, facts: dict[str, list[str]]) -> Iterable[str]:
 
 
 @cache
-def _records() -> tuple[record.Record, ...]:
-    """The committed record of each framework's release that the project runs."""
-    return tuple(
-        record.load(record_path(RECORDS, name, release), name, FRAMEWORKS[name].subjects)
-        for name, release in pinned_releases().items()
-    )
+def _records(folder: Path = RECORDS) -> dict[str, record.Record]:
+    """By framework, the record in a folder of the release that the project runs, or the newest."""
+    pinned, found = pinned_releases(), {}
+    paths = find_records(folder)
+    for name, row in FRAMEWORKS.items():
+        own = [path for other, path in paths if other == name]
+        due = record_path(folder, name, pinned.get(name, ""))
+        if own:
+            found[name] = record.load(due if due in own else own[-1], name, row.subjects)
+    return found
 
 
-def recorded_answers(case: Case) -> dict[str, Answer]:
-    """Every subject's answer to a case, from the records of the project's own releases."""
-    return {a.subject: a for kept in _records() for a in kept.answer(case.question)}
+def recorded_answers(case: Case, folder: Path = RECORDS) -> dict[str, Answer]:
+    """Every subject's answer to a case, from those records."""
+    return {a.subject: a for kept in _records(folder).values() for a in kept.answer(case.question)}
 
 
 def recorded_promises() -> Promises:
     """The fields that each subject promises to show, by those records."""
     return {
-        subject: fields for kept in _records() for subject, fields in kept.header.promises.items()
+        subject: fields
+        for kept in _records().values()
+        for subject, fields in kept.header.promises.items()
     }
 
 
 def recorded_releases() -> dict[str, str]:
     """The releases of those records by framework, without local tags."""
-    return {name: Version(kept.header.release).public for name, kept in zip(FRAMEWORKS, _records())}
+    return {name: Version(kept.header.release).public for name, kept in _records().items()}
 
 
-def main(patterns: list[str]) -> list[str]:
-    """The lines about the cases whose ids match."""
+def main(words: Sequence[str]) -> int:
+    """The command line: 0, or 2 with one line of what is wrong."""
+    parser = argparse.ArgumentParser(
+        "python -m reports.tell", description="Print what each framework did on a case."
+    )
+    parser.add_argument("ids", metavar="ID", nargs="+", help="the id of a case, or a pattern")
+    parser.add_argument("--records", metavar="FOLDER", type=Path, default=RECORDS,
+                        help="the records to read (default: those of the project)")  # fmt: skip
+    given = parser.parse_args(words)
+    ids = {slug(case.id): case for case in catalogue()}
     lines = []
-    for case in catalogue():
-        if any(fnmatchcase(slug(case.id), pattern) for pattern in patterns):
-            lines += [*tell(case, recorded_answers(case)), ""]
-    return lines[:-1]
+    try:
+        for wanted in given.ids:
+            found = [case for id, case in ids.items() if fnmatchcase(id, wanted)]
+            for case in found or [find_case(wanted, ids)]:
+                lines += [*tell(case, recorded_answers(case, given.records)), ""]
+    except (BadInput, UnknownId) as error:
+        print(error, file=sys.stderr)
+        return 2
+    print("\n".join(lines[:-1]))
+    return 0
 
 
 if __name__ == "__main__":
-    sys.stdout.write("\n".join(main(sys.argv[1:])) + "\n")
+    sys.exit(main(sys.argv[1:]))

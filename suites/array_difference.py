@@ -65,7 +65,7 @@ def magnitudes(question: Question, values: Mapping[str, Value]) -> dict[str, Val
         args = tuple(arg if isinstance(arg, str) else abs(arg) for arg in step.args)
         if values[step.result].dtype.kind in "biu":
             found[step.result] = values[step.result]
-        elif all(arg in found for arg in args if isinstance(arg, str)):
+        elif all(name in found for name in step.operands):
             with suppress(UndefinedValue):
                 grown_step = msgspec.structs.replace(step, op=op, args=args)
                 found[step.result] = meaning(grown_step, found)
@@ -121,7 +121,7 @@ def tolerance_for(
         this = waiting.pop()
         line[this] = None
         if this in steps:
-            waiting += [arg for arg in steps[this].args if isinstance(arg, str)]
+            waiting += steps[this].operands
     ops = {this: OPS[steps[this].op] for this in line if this in steps}
     owed = any(given.layout.partial for given in case.question.inputs if given.name in line)
     if all(op.moves for op in ops.values()) and not owed:
@@ -198,7 +198,7 @@ def undetermined(
                 side = left if way == "down" else right
                 moved[step.result] = side.astype(values[step.result].dtype)
                 found[step.result] = is_kink(left, right)
-            names = [arg for arg in step.args if isinstance(arg, str)]
+            names = step.operands
             taken = (
                 _perturb_operands(step, moved, allowed, way)
                 if _steps_on(step, moved, allowed)
@@ -246,10 +246,8 @@ def _steps_on(
         return []
     return [
         arg
-        for arg in step.args
-        if isinstance(arg, str)
-        and values[arg].dtype.kind not in "biuc"
-        and (allowed[arg].rtol or allowed[arg].atol)
+        for arg in step.operands
+        if values[arg].dtype.kind not in "biuc" and (allowed[arg].rtol or allowed[arg].atol)
     ]
 
 
@@ -284,7 +282,7 @@ def _perturb_operands(
 
 def _twice(allowed: Mapping[str, Tolerance], step: Step) -> Tolerance:
     """Beyond which a result has made a step, and is not just moved with its operands."""
-    met = [allowed[name] for name in (step.result, *step.args) if isinstance(name, str)]
+    met = [allowed[name] for name in (step.result, *step.operands)]
     return Tolerance(2 * max(one.rtol for one in met), 2 * max(one.atol for one in met))
 
 

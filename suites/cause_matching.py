@@ -224,17 +224,15 @@ def ops_at_fault(
     while waiting:
         one = made[waiting.pop()]
         found.add(one.op)
-        for arg in one.args:
-            through = one.op == "grad" or "grad" in found
-            if isinstance(arg, str) and arg in made and (through or arg not in checked):
-                waiting.append(arg)
+        through = "grad" in found
+        waiting += [arg for arg in one.operands if arg in made and (through or arg not in checked)]
     return found
 
 
 def _operands(case: Case, step: str | None, right: Truth) -> list[Array]:
     made = {one.result: one for one in case.question.steps}
-    args = made[result_name(step)].args if result_name(step) in made else ()
-    return [right.values[arg] for arg in args if isinstance(arg, str) and arg in right.values]
+    names = made[result_name(step)].operands if result_name(step) in made else ()
+    return [right.values[name] for name in names if name in right.values]
 
 
 def _addends(case: Case, answer: Answer, step: str | None) -> list[Array]:

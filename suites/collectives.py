@@ -19,7 +19,7 @@ from adapters.reference.cheapest_plan import cheapest_plan
 from adapters.reference.implied_plan import implied_plan
 from adapters.reference.propagation import implied_by_op
 from adapters.reference.redistribution_plan import RedistributionPlan, as_collectives
-from adapters.registry import only_executes_plans
+from adapters.registry import FRAMEWORKS, Lowering, framework_of, only_executes_plans
 from cases.arrays import numpy_dtype
 from cases.layout import index_ranges
 from cases.ledger import RedistributionPlanKind
@@ -42,25 +42,6 @@ from suites.verdict import Finding, agree, differs, not_comparable
 CountsByAxis = Counter[tuple[str, str]]
 
 
-class Lowering(msgspec.Struct, frozen=True):
-    """A way to do what is implied with other collectives, which a backend has for a reason."""
-
-    name: str
-    why: str
-    link: str = ""
-
-
-GATHER_FOR_ALL_TO_ALL = Lowering(
-    "gathers for all-to-all",
-    "on a CPU mesh DTensor moves a shard to another dim by all-gather and chunk, since gloo has no"
-    " all-to-all",
-    "https://github.com/pytorch/pytorch/pull/124872",
-)
-ALL_REDUCE_FOR_REDUCE_SCATTER = Lowering(
-    "reduces then slices for reduce-scatter",
-    "on CPU the partitioner leaves an all-reduce and a slice where a reduce-scatter is implied",
-    "https://github.com/tenstorrent/tt-xla/issues/3071",
-)
 MERGED_AXES = Lowering(
     "one over several axes",
     "one collective runs over several mesh axes at once",
@@ -70,12 +51,6 @@ ONE_AXIS_AT_A_TIME = Lowering(
     "two collectives over one axis each, where one over both would do",
     "https://github.com/pytorch/pytorch/issues/171916",
 )
-
-# Framework -> the rules by which one kind of collective stands for another.
-LOWERINGS: dict[str, tuple[tuple[Lowering, str, str], ...]] = {
-    "torch": ((GATHER_FOR_ALL_TO_ALL, "all-to-all", "all-gather"),),
-    "jax": ((ALL_REDUCE_FOR_REDUCE_SCATTER, "reduce-scatter", "all-reduce"),),
-}
 
 
 class LoweringResult(msgspec.Struct, frozen=True):
@@ -118,12 +93,12 @@ def explain_by_lowerings(
     rules: list[Lowering] = []
     extra, lacking = count_by_axis(mesh, counted), count_by_axis(mesh, wanted)
     extra, lacking = extra - lacking, lacking - extra
-    for name, kind, instead in LOWERINGS.get(subject.partition("/")[0], ()):
-        for (what, axis), count in list(lacking.items()):
-            if what == kind and extra[instead, axis] >= count:
+    for rule, implied, instead in FRAMEWORKS[framework_of(subject)].lowerings:
+        for (kind, axis), count in list(lacking.items()):
+            if kind == implied and extra[instead, axis] >= count:
                 extra[instead, axis] -= count
-                del lacking[what, axis]
-                rules.append(name)
+                del lacking[kind, axis]
+                rules.append(rule)
     if +extra or +lacking:
         return LoweringResult(plan=plan_kind(mesh, counted, wanted))
     if any(len(one.axes) > 1 for one in (*counted, *wanted)):
@@ -286,7 +261,7 @@ def _check_step(context: Context, step: Step, seen: Observed, counted: Fired) ->
     """What a step fired, against what the layouts reported around it imply."""
     case, subject = context.case, context.answer.subject
     mesh = mesh_of(case, step.result)
-    names = [arg for arg in step.args if isinstance(arg, str)]
+    names = step.operands
     known = [one for name in names if (one := _operand(context, name)) is not None]
     by: ImpliedCollectives | None = None
     typed = context.right.typed
@@ -354,7 +329,7 @@ def _check_program(context: Context, counted: Fired) -> Finding:
     for given in case.question.inputs:
         known[given.name] = Observed(given.name, given.dtype, given.shape, given.layout)
     for step in needed_steps(case.question):
-        names = [arg for arg in step.args if isinstance(arg, str)]
+        names = step.operands
         reported = context.find(step.result)
         layout = None if reported is None else reported.layout
         layout = layout or right.layouts[step.result]

@@ -15,21 +15,19 @@ import numpy as np
 
 from adapters.answer import Collective, Done, received_bytes
 from adapters.reference.recipes import tokens_at_busiest_expert
+from adapters.registry import (
+    ALL_REDUCE_FOR_REDUCE_SCATTER,
+    FRAMEWORKS,
+    Lowering,
+    framework_of,
+)
 from cases.arrays import numpy_dtype
 from cases.ledger import RedistributionPlanKind
-from cases.model import Case, Mesh
+from cases.model import PASSES, Case, CollectiveKind, Mesh
 from cases.recipes import recipe_of, sizes_of
 from cases.recipes.contracts import ExpectedCollectives, expected_collectives
-from cases.recipes.recipe_reader import PASSES
 from suites.aspects import Context
-from suites.collectives import (
-    ALL_REDUCE_FOR_REDUCE_SCATTER,
-    GATHER_FOR_ALL_TO_ALL,
-    MERGED_AXES,
-    ONE_AXIS_AT_A_TIME,
-    Lowering,
-    plan_kind_of_extra,
-)
+from suites.collectives import MERGED_AXES, ONE_AXIS_AT_A_TIME, plan_kind_of_extra
 from suites.observation import BrokenContract, Fired, WrongCount
 from suites.verdict import Finding, agree, differs, not_comparable
 from suites.wording import format_operand_bytes
@@ -41,7 +39,7 @@ OTHER_GROUPING = Lowering(
 )
 
 # Of a pass: kind and axes of size > 1, and how many bytes the local operands have together.
-Key = tuple[str, frozenset[str]]
+Key = tuple[CollectiveKind, frozenset[str]]
 BytesByKey = Counter[Key]
 
 
@@ -68,7 +66,7 @@ class PassComparison(msgspec.Struct, frozen=True):
 
 
 def explain_pass(
-    mesh: Mesh, counted: Iterable[Collective], wanted: Iterable[ExpectedCollectives]
+    mesh: Mesh, framework: str, counted: Iterable[Collective], wanted: Iterable[ExpectedCollectives]
 ) -> PassComparison:
     """How what was counted in a pass follows from what is due in it.
 
@@ -95,7 +93,7 @@ def explain_pass(
         elif one.term.spare:
             spare[key] += one.bytes
     rules: list[Lowering] = []
-    _rewrite(mesh, extra, lacking, rules)
+    _rewrite(mesh, framework, extra, lacking, rules)
     left = +lacking, +extra
     if (
         not any(left)
@@ -129,17 +127,17 @@ def _take(extra: BytesByKey, lacking: BytesByKey, have: Key, need: Key) -> int:
 
 def _rewrite(
     mesh: Mesh,
+    framework: str,
     extra: BytesByKey,
     lacking: BytesByKey,
     rules: list[Lowering],
 ) -> None:
-    for kind, axes in [key for key in lacking if lacking[key]]:
-        if kind == "reduce-scatter":
-            if _take(extra, lacking, ("all-reduce", axes), (kind, axes)):
-                rules.append(ALL_REDUCE_FOR_REDUCE_SCATTER)
-            _reduce_wider(mesh, extra, lacking, axes, rules)
-        if kind == "all-to-all" and _take(extra, lacking, ("all-gather", axes), (kind, axes)):
-            rules.append(GATHER_FOR_ALL_TO_ALL)
+    for rule, implied, instead in FRAMEWORKS[framework].lowerings:
+        for kind, axes in [key for key in lacking if lacking[key] and key[0] == implied]:
+            if _take(extra, lacking, (instead, axes), (kind, axes)):
+                rules.append(rule)
+            if rule is ALL_REDUCE_FOR_REDUCE_SCATTER:
+                _reduce_wider(mesh, extra, lacking, axes, rules)
     for kind, axes in [key for key in lacking if lacking[key]]:
         parts = [(kind, frozenset({axis})) for axis in axes]
         n = min([lacking[kind, axes], *(extra[part] for part in parts)])
@@ -166,7 +164,7 @@ def _reduce_wider(
     for kind, wider in [key for key in extra if extra[key] and key[1] > axes]:
         if kind != "all-reduce":
             continue
-        rest = "all-reduce", wider - axes
+        rest: Key = "all-reduce", wider - axes
         n = min(extra[kind, wider], lacking["reduce-scatter", axes])
         # All of what is due over the other axes is in it, or else as much as fits.
         shares = [share for share in (1, group) if lacking[rest] * share >= n > 0]
@@ -183,7 +181,7 @@ def check_contract(context: Context) -> list[Finding]:
     case, answer = context.case, context.answer
     if answer.program is None or not isinstance(answer.end, Done):
         return []
-    found, mesh = [], case.question.mesh
+    found, mesh, framework = [], case.question.mesh, framework_of(answer.subject)
     for name in PASSES:
         wanted = [one for one in contract_terms(case) if one.term.pass_ == name]
         counted = tuple(one for one in answer.program if one.pass_ == name)
@@ -194,7 +192,7 @@ def check_contract(context: Context) -> list[Finding]:
             why = "a loop body is counted once, however often it runs"
             found.append(not_comparable(name, "collectives", why))
         else:
-            found.append(_compare_pass(mesh, name, counted, wanted))
+            found.append(_compare_pass(mesh, framework, name, counted, wanted))
     return found
 
 
@@ -212,7 +210,7 @@ def contract_terms(case: Case) -> tuple[ExpectedCollectives, ...]:
 def as_collective(mesh: Mesh, one: ExpectedCollectives) -> Collective:
     """What is due, all as one collective: for its bytes."""
     group = math.prod(mesh[axis] for axis in one.term.axes)
-    return Collective(one.term.kind, one.term.axes, group, one.bytes, one.term.pass_)  # type: ignore[arg-type]
+    return Collective(one.term.kind, one.term.axes, group, one.bytes, one.term.pass_)
 
 
 def byte_factors(
@@ -230,9 +228,9 @@ def byte_factors(
 
 
 def _compare_pass(
-    mesh: Mesh, name: str, counted: Fired, wanted: list[ExpectedCollectives]
+    mesh: Mesh, framework: str, name: str, counted: Fired, wanted: list[ExpectedCollectives]
 ) -> Finding:
-    explained = explain_pass(mesh, counted, wanted)
+    explained = explain_pass(mesh, framework, counted, wanted)
     spared = _all_in_one(mesh, explained.spared)
     if explained.plan is not None:
         # What is spare may be left out: it is no part of what the plan has to move.
@@ -256,5 +254,5 @@ def _all_in_one(mesh: Mesh, some: BytesByKey) -> Fired:
         names = tuple(axis for axis in mesh.names if axis in axes)
         group = math.prod(mesh[axis] for axis in names) if names else mesh.size
         if size:
-            found.append(Collective(kind, names, group, size))  # type: ignore[arg-type]
+            found.append(Collective(kind, names, group, size))
     return tuple(found)

@@ -63,7 +63,7 @@ def _of_step(step: Step, values: Mapping[str, Value], errors: Mapping[str, Bound
     if value.dtype.kind in "biu":
         return np.zeros(value.shape)
     total = rtol * np.abs(widen(value)).astype(np.float64)
-    names = [name for name in step.args if isinstance(name, str)]
+    names = step.operands
     real = [name for name in names if values[name].dtype.kind not in "biu"]
     if not rtol and not any(errors[name].any() for name in real):
         return np.zeros(value.shape)

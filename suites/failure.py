@@ -14,11 +14,10 @@ from adapters.answer import Answer, Crashed, End, Hung, Observed, format_end
 from adapters.registry import FRAMEWORKS, framework_of
 from cases.arrays import unpack
 from cases.ledger import ASPECTS, Aspect
-from cases.model import Case, Input, Mesh, MeshStep, Step
+from cases.model import PASSES, Case, Input, Mesh, MeshStep, Step
 from cases.notation import format_both_notations
 from cases.recipes import recipe_of, sizes_of
 from cases.recipes.layouts import unsharded_names
-from cases.recipes.recipe_reader import PASSES
 from suites.array_difference import format_array
 from suites.headline import headline
 from suites.judge import Judgement
@@ -369,8 +368,9 @@ def _format_commands(
     """How to see just this again, and without us."""
     wrong = {framework_of(one.subject) for one in bad}
     needed = wrong | {framework_of(one.against) for one in bad if one.against in _SUBJECTS}
-    off = [f"--{name}=off" for name in FRAMEWORKS if name not in needed]
-    words = " ".join([command, *(one for one in off if one not in command)])
+    off = [f"--{name}=" for name in FRAMEWORKS if name not in needed]
+    given = [one for one in shlex.split(command) if not one.startswith(tuple(off))]
+    words = shlex.join([*given, *(f"{one}off" for one in off)])
     lines = [f"again   {words}"]
     for name in scripts:
         if not name.endswith(tuple(f"_{one}.py" for one in wrong)):

@@ -204,7 +204,7 @@ _DONE_FILE = "by"
 def _run_digest(
     plan: RecordingOptions, environment: Environment, todo: MissingQuestions, checked: Sequence[str]
 ) -> str:
-    code = digest_code(FRAMEWORKS[environment.framework].module)
+    code = digest_code(FRAMEWORKS[environment.framework].adapter)
     said = repr((sorted(todo.due.items()), checked, todo.listing, plan.again, plan.words))
     return f"{code} {hashlib.sha256(said.encode()).hexdigest()}"
 

@@ -136,7 +136,7 @@ def read_record(text: Path, environment: Environment) -> tuple[Record | None, st
 def _note(old: Record, environment: Environment) -> str:
     if not old.header.code:
         return "this record does not say which code of the adapter it was made with"
-    if old.header.code != digest_code(FRAMEWORKS[environment.framework].module):
+    if old.header.code != digest_code(FRAMEWORKS[environment.framework].adapter):
         return "the adapter's code has changed since this record was made"
     return ""
 

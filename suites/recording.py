@@ -61,7 +61,7 @@ class Recording:
             ]
             if not new:
                 continue
-            made = record.record_of(hello, new, digest_code(own.module))
+            made = record.record_of(hello, new, digest_code(own.adapter))
             if there is not None:
                 made = record.merge([there.with_only(there.lines.keys() - made.lines), made])
             record.save(self._path(name, hello), made)

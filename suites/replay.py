@@ -12,7 +12,9 @@ from pathlib import Path
 
 import msgspec
 
+from adapters.registry import FRAMEWORKS
 from cases.errors import BadInput, Where
+from suites.judge import bases
 from suites.record_index import RecordIndex, release_of
 from suites.sources import public_release
 from suites.verdict import Verdict
@@ -72,16 +74,15 @@ def check_releases(live: LiveRun, shelf: RecordIndex, path: Path) -> None:
 def unstable_subjects(case: str, live: LiveRun, shelf: RecordIndex) -> frozenset[str]:
     """The subjects whose answers to a case are marked as unstable in the records of these releases.
 
-    All others beside torch, where torch's is: they are held against it.
+    So are all subjects that are held against one of those.
     """
     found: set[str] = set()
     for name, records in shelf.items():
         for one in records:
             if release_of(one) == live.releases.get(name) and case in one.lines:
                 found |= {*one.lines[case].unstable}
-    if "torch" in found:
-        found |= {subject for one in shelf.values() for r in one for subject in r.subjects}
-    return frozenset(found)
+    every = [subject for row in FRAMEWORKS.values() for subject in row.subjects]
+    return frozenset(one for one in every if found & {one, *bases(one, every)})
 
 
 def compare_verdicts(

@@ -19,7 +19,7 @@ from packaging.version import InvalidVersion, Version
 from adapters import record
 from adapters.answer import Answer
 from adapters.protocol import Hello, Promises
-from adapters.registry import FRAMEWORKS, subjects
+from adapters.registry import FRAMEWORKS, check_registry, subjects
 from adapters.worker_client import WorkerError
 from cases.catalogue import FAMILIES, family
 from cases.dry_run import as_dry_run
@@ -272,6 +272,7 @@ def prepare(config: pytest.Config) -> Run:
     """
     option = config.getoption
     try:
+        check_registry()
         own = None
         if option("--cases"):
             own = load(Path(option("--cases")))

@@ -31,5 +31,5 @@ def needed_steps(question: Question) -> tuple[Step, ...]:
     needed = {renamed.get(name, name) for name in question.check}
     for step in reversed(kept):
         if step.result in needed:
-            needed |= {arg for arg in step.args if isinstance(arg, str)}
+            needed |= {*step.operands}
     return tuple(step for step in kept if step.result in needed)

@@ -56,7 +56,7 @@ class LiveFramework:
         self._subjects = row.subjects
         self._workers = [
             WorkerClient(
-                name, row.module, row.subjects[first::processes], python=python, devices=devices,
+                name, row.adapter, row.subjects[first::processes], python=python, devices=devices,
                 seconds=seconds, ahead=ahead,
             )
             for first in range(processes)
@@ -237,11 +237,9 @@ def pinned_releases() -> dict[str, str]:
     """The release of each framework that the project itself runs: its extras in pyproject.toml."""
     with open(RECORDS.parent / "pyproject.toml", "rb") as file:
         extras = tomllib.load(file)["project"]["optional-dependencies"]
-    return {name: extras[name][0].partition("==")[2] for name in FRAMEWORKS}
+    return {name: extras[name][0].partition("==")[2] for name in FRAMEWORKS if name in extras}
 
 
 def most_devices(questions: Sequence[Question]) -> int:
-    """The most devices that a question with data needs, 8 at the least. Plans need none."""
-    real = [question for question in questions if question.mode == "real"]
-    meshes = [q.mesh for q in real] + [i.mesh for q in real for i in q.inputs if i.mesh]
-    return max([8, *(max(mesh.devices) + 1 for mesh in meshes)])
+    """The most devices that a question with data needs, 8 at the least. Dry runs need none."""
+    return max([8, *(question.devices for question in questions if question.mode == "real")])

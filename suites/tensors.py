@@ -55,7 +55,7 @@ def requested_layouts(case: Case) -> dict[str, Layout]:
 def upstream(case: Case, step: str | None) -> frozenset[str]:
     """A step with all that it is made of; of the whole program and of a recipe, everything."""
     question, name = case.question, result_name(step)
-    made = {one.result: one.args for one in question.steps}
+    made = {one.result: one.operands for one in question.steps}
     everything = frozenset((*made, *(given.name for given in question.inputs), *question.check))
     if question.recipe is not None or (name not in made and name not in everything):
         return everything
@@ -63,5 +63,5 @@ def upstream(case: Case, step: str | None) -> frozenset[str]:
     while waiting:
         this = waiting.pop()
         found.add(this)
-        waiting += [arg for arg in made.get(this, ()) if isinstance(arg, str) and arg not in found]
+        waiting += [name for name in made.get(this, ()) if name not in found]
     return frozenset(found)

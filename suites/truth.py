@@ -203,7 +203,7 @@ def _explain_own_meaning(question: Question, name: str, names: set[str], framewo
     """Why a result is apart: what its own op says, or the first before it that is."""
     steps = {step.result: step for step in question.steps}
     while True:
-        before = [arg for arg in steps[name].args if isinstance(arg, str) and arg in names]
+        before = [arg for arg in steps[name].operands if arg in names]
         if not before:
             break
         name = before[0]

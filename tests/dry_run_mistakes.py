@@ -39,7 +39,7 @@ def right_answer(case: Case, right: Truth, subject: str) -> Answer:
             ).implied,
         )  # fmt: skip
         if name in steps:
-            names = [arg for arg in steps[name].args if isinstance(arg, str)]
+            names = steps[name].operands
             by = implied_by_step(mesh, steps[name], [seen[arg] for arg in names], observed)
             # Between results that are not shown, nobody can say what was implied.
             told = by is not None and shown.issuperset(names)

@@ -19,6 +19,7 @@ from cases.arrays import pack, unpack
 from cases.layout import are_equivalent, coordinates, index_ranges, offset
 from cases.model import Input, Layout, Mesh, Question, Step, mesh
 from cases.notation import from_placements
+from tests.runs import read_from_worker
 
 JIT, EXPLICIT = "jax/jit", "jax/explicit"
 IMPLIED, CHEAPEST = "jax/shard_map:implied", "jax/shard_map:cheapest"
@@ -48,14 +49,14 @@ class Client:
         )
         for fd in (theirs, ours):
             os.close(fd)
-        hello = protocol.read_from_worker(self._answers)
+        hello = read_from_worker(self._answers)
         assert isinstance(hello, protocol.Hello)
         self.hello = hello
 
     def ask(self, question: Question, *subjects: str) -> list[Answer]:
         """The answers to one question, one per subject."""
         protocol.write(self._asked, protocol.Ask(question, subjects, 60.0))
-        answers = [protocol.read_from_worker(self._answers) for _ in subjects]
+        answers = [read_from_worker(self._answers) for _ in subjects]
         assert all(isinstance(answer, Answer) for answer in answers)
         return answers  # type: ignore[return-value]
 

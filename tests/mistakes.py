@@ -17,11 +17,12 @@ from adapters.reference.evaluate import Value, cut_shards, evaluate, join_shards
 from adapters.reference.implied_plan import implied_plan
 from adapters.reference.meshes import observe as observe_meshes
 from adapters.reference.redistribution_plan import execute_plan
+from adapters.registry import FRAMEWORKS, framework_of
 from cases.arrays import pack, unpack
 from cases.layout import are_equivalent, index_ranges, offset
 from cases.ledger import Aspect
 from cases.model import Case, Layout, Mesh, Step
-from suites.collectives import LOWERINGS, implied_by_redistribution, implied_by_step
+from suites.collectives import implied_by_redistribution, implied_by_step
 from suites.tensors import mesh_names, mesh_of, value_aspect
 from suites.truth import Truth, nondeterministic
 
@@ -53,11 +54,11 @@ def right_answer(case: Case, right: Truth, subject: str = "torch") -> Answer:
         )  # fmt: skip
         on_one = all(mesh_of(case, arg) == mesh for arg in _names(steps, name))
         if name in steps and on_one:
-            operands = [seen[arg] for arg in steps[name].args if isinstance(arg, str)]
+            operands = [seen[arg] for arg in steps[name].operands]
             by = implied_by_step(mesh, steps[name], operands, observed)
             # Between results that are not shown, nobody can say what was implied.
             shown = {*question.check, *(given.name for given in question.inputs)}
-            told = all(arg in shown for arg in steps[name].args if isinstance(arg, str))
+            told = all(arg in shown for arg in steps[name].operands)
             fired = lowered(subject, by.implied) if by is not None and told else None
             observed = msgspec.structs.replace(observed, collectives=fired)
         seen[name] = observed
@@ -71,7 +72,7 @@ def right_answer(case: Case, right: Truth, subject: str = "torch") -> Answer:
 
 def _names(steps: dict[str, Step], name: str) -> list[str]:
     """The tensors that a step uses; none of an input."""
-    return [arg for arg in steps[name].args if isinstance(arg, str)] if name in steps else []
+    return steps[name].operands if name in steps else []
 
 
 def _right_shards(
@@ -93,7 +94,8 @@ def _right_shards(
 
 def lowered(subject: str, wanted: tuple[Collective, ...]) -> tuple[Collective, ...]:
     """Implied collectives as a subject's lowering rules have them."""
-    instead = {kind: other for _, kind, other in LOWERINGS.get(subject.partition("/")[0], ())}
+    rules = FRAMEWORKS[framework_of(subject)].lowerings
+    instead = {kind: other for _, kind, other in rules}
     return tuple(
         msgspec.structs.replace(one, kind=instead.get(one.kind, one.kind)) for one in wanted
     )

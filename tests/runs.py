@@ -7,9 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
+
+from adapters import protocol
+from adapters.answer import Answer
+from adapters.framing import read_frame
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -53,3 +57,9 @@ def run(folder: Path, *args: str, timeout: float = 120, **env: str) -> Ran:
     rows = [json.loads(line) for line in lines]
     out = done.stdout + done.stderr
     return Ran(done.returncode, out, rows[1:], rows[0] if rows else {})
+
+
+def read_from_worker(pipe: BinaryIO) -> protocol.Hello | Answer | None:
+    """The next frame of a worker, None once it is gone."""
+    body = read_frame(pipe.read)
+    return None if body is None else protocol.decode(body)

@@ -11,6 +11,7 @@ import pytest
 
 from adapters.answer import Done
 from adapters.reference.evaluate import UndefinedValue, evaluate
+from adapters.registry import framework_of
 from cases.arrays import numpy_dtype, pack, unpack
 from cases.errors import BadInput, Where
 from cases.load import read_case
@@ -126,7 +127,9 @@ def test_neither_framework_is_accused_of_what_both_document_apart() -> None:
 def test_each_is_accused_of_the_other_s(tmp_path: Any) -> None:
     """Torch's dtype is wrong of JAX, and JAX's of torch."""
     case = _case("y = divide(x, 3)", x={"dtype": "int64"})
-    torch, jax = (right_answer(case, truth(case, name), name) for name in ("torch", "jax"))
+    torch, jax = (
+        right_answer(case, truth(case, framework_of(one)), one) for one in ("torch", "jax/jit")
+    )
     swapped = {
         "torch": msgspec.structs.replace(jax, subject="torch"),
         "jax/jit": msgspec.structs.replace(torch, subject="jax/jit"),

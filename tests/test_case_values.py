@@ -9,13 +9,12 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from adapters.answer import CollectiveKind
 from adapters.reference.evaluate import join_shards
 from cases.array_literals import parse_array, split_into_addends
 from cases.arrays import DTYPES, numpy_dtype, pack, unpack
 from cases.errors import BadInput, Where
 from cases.expectations import COLLECTIVES
-from cases.model import Layout, Step, mesh, slug
+from cases.model import CollectiveKind, Layout, Step, mesh, slug
 from cases.ops import OPS, Op
 from cases.program import PARAMS, TensorType, infer_result, infer_type
 

@@ -13,7 +13,7 @@ from adapters.code_digest import digest_code, find_source_files
 from adapters.registry import FRAMEWORKS
 from tests.runs import ROOT
 
-TORCH = FRAMEWORKS["torch"].module
+TORCH = FRAMEWORKS["torch"].adapter
 
 # Names of our modules that are loaded when an adapter is.
 LOADED = """
@@ -32,7 +32,7 @@ def names(module: str) -> set[str]:
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_whatever_is_loaded_counts(framework: str) -> None:
     """By a worker that has the framework."""
-    module = FRAMEWORKS[framework].module
+    module = FRAMEWORKS[framework].adapter
     command = [sys.executable, "-c", LOADED, module]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = {*done.stdout.split()}
@@ -74,4 +74,4 @@ def test_the_digest_is_of_what_counts_wherever_it_lies(tmp_path: Path) -> None:
         digest_code.cache_clear()
         assert (digest_code(TORCH, tmp_path) != digest_code(TORCH)) == changes, name
         path.write_text(text)
-    assert digest_code(TORCH) != digest_code(FRAMEWORKS["jax"].module)
+    assert digest_code(TORCH) != digest_code(FRAMEWORKS["jax"].adapter)

@@ -7,18 +7,17 @@ from typing import get_args
 
 import pytest
 
-from adapters.answer import Collective, CollectiveKind, received_bytes
+from adapters.answer import Collective, received_bytes
 from adapters.reference.evaluate import cut_shards
 from adapters.reference.implied_plan import implied_plan
 from adapters.reference.redistribution_plan import as_collectives, execute_plan
+from adapters.registry import ALL_REDUCE_FOR_REDUCE_SCATTER, GATHER_FOR_ALL_TO_ALL
 from cases.arrays import unpack
 from cases.catalogue.build import make_input
-from cases.model import mesh
+from cases.model import CollectiveKind, mesh
 from cases.notation import from_placements
 from suites import effects
 from suites.collectives import (
-    ALL_REDUCE_FOR_REDUCE_SCATTER,
-    GATHER_FOR_ALL_TO_ALL,
     MERGED_AXES,
     ONE_AXIS_AT_A_TIME,
     ImpliedCollectives,

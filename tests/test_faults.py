@@ -226,15 +226,17 @@ def test_two_processes_give_the_verdicts_of_one(tmp_path: Path, mark: str) -> No
 def test_an_interrupted_run_ends_and_leaves_nothing(tmp_path: Path, mark: str) -> None:
     """Ctrl-C while frameworks work: pytest's own exit code, and the verdicts so far are written."""
     path = tmp_path / "verdicts.jsonl"
-    process = subprocess.Popen(
-        pytest_command(f"--verdicts={path}", "suites/test_redistribute.py", "-v"),
-        cwd=ROOT, env={**os.environ, "SHARD_PARITY_MARK": mark}, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stdout is not None
-    for line in process.stdout:
-        if "PASSED" in line:
-            break
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=20)
+    command = pytest_command(f"--verdicts={path}", "suites/test_redistribute.py", "-v")
+    with subprocess.Popen(
+        # A process that a shell has started in the background ignores SIGINT, and so do its own.
+        ["env", "--default-signal=INT", *command], cwd=ROOT,
+        env={**os.environ, "SHARD_PARITY_MARK": mark}, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "PASSED" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
     assert process.returncode == pytest.ExitCode.INTERRUPTED
     assert len(path.read_text().splitlines()) > 1

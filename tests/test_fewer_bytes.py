@@ -83,7 +83,7 @@ def measured(records: tuple[Record, ...], ops: frozenset[str] | None = None) -> 
                 seen = {observed.name: observed for observed in answer.seen}
                 for name in steps.keys() & seen.keys() if isinstance(answer.end, Done) else ():
                     step, result = steps[name], seen[name]
-                    args = [arg for arg in step.args if isinstance(arg, str)]
+                    args = step.operands
                     operands = [
                         operand
                         for arg in args

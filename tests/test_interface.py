@@ -267,7 +267,8 @@ def test_a_mark_of_deprecation_is_not_inherited(toy: Path) -> None:
 
 def test_a_toy_framework_is_collected_whole(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names with what is used, calls that warn, defaults, what raised, prints; all in order."""
-    monkeypatch.setitem(FRAMEWORKS, "toy", Framework("toy.adapter", ("toy",)))
+    row = Framework("toy.adapter", ("toy",), interface="toy.interface")
+    monkeypatch.setitem(FRAMEWORKS, "toy", row)
     found = interface.collect("toy")
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     assert found.head == Head(interface.FORMAT, "toy", "1.5", python, len(found.facts))

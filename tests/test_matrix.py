@@ -342,7 +342,7 @@ def test_a_change_of_code_is_told_and_asks_nothing(
     for code, note in (
         ("", "this record does not say which code of the adapter it was made with"),
         ("0" * 16, "the adapter's code has changed since this record was made"),
-        (digest_code(FRAMEWORKS["jax"].module), ""),
+        (digest_code(FRAMEWORKS["jax"].adapter), ""),
     ):
         one = record.load(text)
         one.header = msgspec.structs.replace(one.header, code=code)

@@ -83,7 +83,7 @@ def local(
     wholes: tuple[Value, ...], made: Layout, shape: Shape,
 ) -> list[Value]:  # fmt: skip
     """The op done by every device on what it has, and nothing else."""
-    names = [arg for arg in step.args if isinstance(arg, str)]
+    names = step.operands
     parts = []
     for p, held in enumerate(index_ranges(mesh, made, shape)):
         params = dict(step.params)
@@ -107,7 +107,7 @@ def local(
 
 def hold(mesh: Mesh, step: Step, values: tuple[Value, ...], taken: tuple[Layout, ...]) -> int:
     """That what the rule says of operands laid out like this is true; how often it says a thing."""
-    names = [arg for arg in step.args if isinstance(arg, str)]
+    names = step.operands
     shapes = tuple(value.shape for value in values)
     shards = [addends(mesh, layout, value) for layout, value in zip(taken, values, strict=True)]
     wholes = tuple(
@@ -253,7 +253,7 @@ def test_every_rule_is_about_the_operands_and_the_result_there_are() -> None:
     for kind in SAMPLES:
         for step, values in samples(kind):
             named = propagation.dim_labels(step, tuple(value.shape for value in values))
-            names = [arg for arg in step.args if isinstance(arg, str)]
+            names = step.operands
             if named is not None:
                 operands, result = named
                 assert [len(one) for one in operands] == [value.ndim for value in values], step

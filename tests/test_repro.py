@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from adapters.answer import Answer, Done, Hung, Observed, Refused
-from adapters.registry import framework_of, subjects
+from adapters.registry import FRAMEWORKS, framework_of, load_part, subjects
 from cases.arrays import Array, pack, unpack
 from cases.catalogue import catalogue
 from cases.layout import index_ranges, offset
@@ -22,7 +22,7 @@ from cases.ledger import LEDGER, load_ledger
 from cases.load import load
 from cases.model import Case, Layout
 from reports.faults import LARGER, OTHER_AXES, Check, Fault, NoScript, find_faults
-from reports.repro import SCRIPTS, make_scripts
+from reports.repro import make_scripts
 from reports.tell import recorded_answers
 from suites.judge import judge
 from suites.verdict import Verdict
@@ -103,7 +103,7 @@ def ask(
     }
 
 
-@pytest.fixture(scope="module", params=list(SCRIPTS))
+@pytest.fixture(scope="module", params=list(FRAMEWORKS))
 def standing(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, tuple[int, str]]:
@@ -136,7 +136,7 @@ NONE = {
 }
 
 
-@pytest.mark.parametrize("framework", list(SCRIPTS))
+@pytest.mark.parametrize("framework", list(FRAMEWORKS))
 def test_the_script_of_each_public_report_shows_its_fault(framework: str, tmp_path: Path) -> None:
     """Of all reports that are wrong, refused or costly here: it exits 1, and says wanted and got.
 
@@ -236,7 +236,7 @@ def checks(seen: Observed, case: Case, wrong: bool) -> dict[Check, dict[str, Any
     }
 
 
-@pytest.mark.parametrize("framework", list(SCRIPTS))
+@pytest.mark.parametrize("framework", list(FRAMEWORKS))
 def test_a_script_ends_well_once_its_fault_is_gone(framework: str, tmp_path: Path) -> None:
     """Every kind of check passes on what is right, and fails on the same program spoiled."""
     case = CASES["x4-s0-to-s1"]
@@ -249,7 +249,7 @@ def test_a_script_ends_well_once_its_fault_is_gone(framework: str, tmp_path: Pat
                 # Those of `STANDING` show these.
                 continue
             name = f"{check.replace(' ', '-')}-{wrong}"
-            made[name] = SCRIPTS[framework](
+            made[name] = load_part(framework, "script").script(
                 case, agreeing(case, subject, check, **more), RELEASES[framework]
             )
             wanted[name] = int(wrong)
@@ -284,7 +284,7 @@ def test_a_torch_script_runs_under_torchrun(wrong: bool, tmp_path: Path) -> None
         verdict, "full", name, False, "wrong value", case.question.mesh, seen, arrays=right
     )
     path = tmp_path / "script.py"
-    path.write_text(SCRIPTS["torch"](case, fault, RELEASES["torch"]))
+    path.write_text(load_part("torch", "script").script(case, fault, RELEASES["torch"]))
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     done = subprocess.run([*command, path], cwd=tmp_path, capture_output=True, check=False)
     assert (done.returncode != 0) == wrong, done.stderr
@@ -311,7 +311,7 @@ def test_a_script_of_the_catalogue_is_short_and_needs_nothing_of_ours() -> None:
         assert set(missing.values()) <= {f"collectives: {OTHER_AXES}", f"collectives: {LARGER}"}
         for framework, fault in found.items():
             try:
-                text = SCRIPTS[framework](case, fault, RELEASES[framework])
+                text = load_part(framework, "script").script(case, fault, RELEASES[framework])
             except NoScript as error:
                 reasons.add(str(error).partition(", ")[2])
                 continue

@@ -27,6 +27,7 @@ from cases.model import (
     mesh,
 )
 from cases.notation import from_placements
+from tests.runs import read_from_worker
 
 ROOT = Path(__file__).resolve().parent.parent
 LINE = mesh({"x": 4})
@@ -100,7 +101,7 @@ class Live:
         os.close(answers)
         self._writing = os.fdopen(self._asks, "wb")
         self._reading = os.fdopen(self._answers, "rb")
-        self.hello = protocol.read_from_worker(self._reading)
+        self.hello = read_from_worker(self._reading)
         if not isinstance(self.hello, protocol.Hello):
             self.close()
             raise AssertionError(printed.read_text())
@@ -109,7 +110,7 @@ class Live:
         protocol.write(self._writing, protocol.Ask(asked, ("torch",), seconds))
 
     def hear(self) -> Answer:
-        answer = protocol.read_from_worker(self._reading)
+        answer = read_from_worker(self._reading)
         assert isinstance(answer, Answer), self.printed.read_text()
         return answer
 

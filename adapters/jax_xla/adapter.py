@@ -11,7 +11,7 @@ import platform
 from collections.abc import Callable
 
 from adapters.answer import Answer, Done, End, Unsupported
-from adapters.jax_xla.dry_run import ClientsBySize, count_devices
+from adapters.jax_xla.dry_run import ClientsBySize
 from adapters.jax_xla.names import PROMISES
 from adapters.protocol import VERSION, Adapter, Hello
 from adapters.unsupported import CannotAnswer
@@ -94,18 +94,18 @@ class JaxAdapter:
         Cannot stop itself: a call into XLA ends when it ends, or its process is ended.
         KeyError if there is no such route.
         """
-        from adapters.jax_xla.attempt import AnswerEnded
+        from adapters.jax_xla.attempt import RefusedByJax
 
         route = self._routes[subject]
         notes = self._answering(question)
         end: End = Done()
         try:
             if question.recipe is not None and subject != "jax/jit":
-                raise AnswerEnded(Unsupported("a recipe is one program under jit"))
+                raise CannotAnswer("a recipe is one program under jit")
             if (why := _beyond(question, self._devices)) is not None:
-                raise AnswerEnded(Unsupported(why))
+                raise CannotAnswer(why)
             route(question, notes)
-        except AnswerEnded as stopped:
+        except RefusedByJax as stopped:
             end = stopped.end
         except CannotAnswer as error:
             end = Unsupported(error.why, error.place)
@@ -124,6 +124,6 @@ def _beyond(question: Question, devices: int) -> str | None:
     """Why no route can be asked this, if so."""
     if question.context not in (None, *_NEEDLESS):
         return f"JAX has no region {question.context}"
-    if (wanted := count_devices(question)) > devices:
+    if (wanted := question.devices) > devices:
         return f"{wanted} devices asked for, this worker has {devices}"
     return None

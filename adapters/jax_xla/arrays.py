@@ -14,10 +14,10 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from adapters.answer import Unsupported
 from adapters.jax_xla import compat
-from adapters.jax_xla.attempt import AnswerEnded, attempt
+from adapters.jax_xla.attempt import attempt
 from adapters.jax_xla.source_lines import Kind
+from adapters.unsupported import CannotAnswer
 from cases import arrays, notation
 from cases.layout import coordinates
 from cases.model import Foreign, Input, Layout, Mesh
@@ -47,7 +47,7 @@ def partition_spec(layout: Layout, step: str = "") -> PartitionSpec:
 
     Raises:
         NotationError: a pending reduction other than a sum.
-        Stopped: Unsupported at ``step``, if this release has none at all.
+        CannotAnswer: at ``step``, if this release has none at all.
     """
     notation.to_spec(layout)
     dims = (axes or None for axes in layout.dims)
@@ -66,23 +66,24 @@ def place_input(
     split, else as an unreduced array.
 
     Raises:
-        Stopped: Refused by JAX (uneven sizes), or Unsupported.
+        RefusedByJax: sizes are uneven.
+        CannotAnswer: JAX has no such layout.
     """
     layout, shape = given.layout, given.shape
     if layout.partial:
         if given.per_device is None and not plan:
-            raise AnswerEnded(Unsupported("a partial input without its addends", given.name))
+            raise CannotAnswer("a partial input without its addends", given.name)
         if stack:
             layout, shape = stacked_layout(layout), stacked_shape(mesh, layout, shape)
     try:
         entries = partition_spec(layout, given.name)
     except notation.NotationError as error:
         why = f"{error.found}: JAX has {error.wanted}"
-        raise AnswerEnded(Unsupported(why, given.name)) from None
+        raise CannotAnswer(why, given.name) from None
     sharding = NamedSharding(there, entries)
     if plan and given.irregular:
         why = "a dry run has no data, from which irregular shards take their shapes"
-        raise AnswerEnded(Unsupported(why, given.name))
+        raise CannotAnswer(why, given.name)
     if plan:
         return attempt(given.name, lambda: _planned(given, shape, sharding))
 

@@ -12,16 +12,16 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, Literal, get_args
+from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.answer import Collective, CollectiveKind
+from adapters.answer import Collective
 from adapters.jax_xla.hlo import HloError, Instruction, Module
 from cases import layout
-from cases.model import Mesh
+from cases.model import PASSES, CollectiveKind, Mesh, Pass
 
 KINDS: dict[str, CollectiveKind] = {
     "all-gather": "all-gather",
@@ -33,8 +33,6 @@ KINDS: dict[str, CollectiveKind] = {
     "collective-broadcast": "broadcast",
 }
 
-Pass = Literal["forward", "backward", "update"]
-PASSES: tuple[Pass, ...] = get_args(Pass)
 # In the name of what an optimiser does, if it is done in a ``jax.named_scope`` of this name.
 UPDATE = "/update/"
 

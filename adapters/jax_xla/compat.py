@@ -42,7 +42,7 @@ def require(wanted: str, step: str = "") -> Any:
     """What the table calls ``wanted``.
 
     Raises:
-        Stopped: Unsupported at ``step``, by name, if this release lacks it.
+        RefusedByJax: Unsupported at ``step``, by name, if this release lacks it.
     """
     return import_path(names.require(wanted, RELEASE, step).path)
 
@@ -51,7 +51,7 @@ def mesh(devices: Any, axes: tuple[str, ...], kind: Kind) -> jax.sharding.Mesh:
     """A mesh over an array of devices, every axis of ``kind``.
 
     Raises:
-        Stopped: Unsupported, if this release knows Auto alone.
+        RefusedByJax: Unsupported, if this release knows Auto alone.
     """
     if kind == "Auto" and not has("jax.sharding.AxisType"):
         return jax.sharding.Mesh(devices, axes)
@@ -63,7 +63,7 @@ def mesh_context(there: jax.sharding.Mesh, step: str = "") -> AbstractContextMan
     """A context in which ``there`` is where a program lies whose inputs do not say.
 
     Raises:
-        Stopped: Unsupported at ``step``, if this release has no such thing.
+        CannotAnswer: at ``step``, if this release has no such thing.
     """
     context: AbstractContextManager[Any] = require("jax.set_mesh as a context", step)(there)
     return context
@@ -73,7 +73,7 @@ def reshard(x: jax.Array, to: NamedSharding) -> jax.Array:
     """The same array laid out otherwise, on an Explicit mesh.
 
     Raises:
-        Stopped: Unsupported, if this release has no such thing.
+        RefusedByJax: Unsupported, if this release has no such thing.
     """
     moved: jax.Array = require("jax.sharding.reshard")(x, to)
     return moved
@@ -97,7 +97,7 @@ def spec(dims: Iterable[Any], owed: Iterable[str] = (), step: str = "") -> Parti
     """The entry of each dim, and the axes over which a sum is owed.
 
     Raises:
-        Stopped: Unsupported at ``step``, if this release has no sums that are owed.
+        CannotAnswer: at ``step``, if this release has no sums that are owed.
     """
     if not (axes := frozenset(owed)):
         return PartitionSpec(*dims)

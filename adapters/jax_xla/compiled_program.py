@@ -68,7 +68,7 @@ def run(program: CompiledProgram, arguments: Sequence[Any]) -> Any:
     """What the program returns, once it is there.
 
     Raises:
-        Stopped: JAX refused to run it.
+        RefusedByJax: JAX refused to run it.
     """
     # Waits, so that a failure is this step's and not that of whoever reads the result.
     return attempt(program.step, lambda: jax.block_until_ready(program.compiled(*arguments)))
@@ -103,7 +103,7 @@ class Compiler:
         ``out_shardings`` of ``jax.jit``, None where the compiler may choose.
 
         Raises:
-            Stopped: JAX refused to trace, lower or compile it; at ``step``.
+            RefusedByJax: JAX refused to trace, lower or compile it; at ``step``.
         """
         # To be told None is not to be told nothing: before 0.7 it took the place of explicit types.
         told = {} if results is None else {"out_shardings": results}

@@ -25,7 +25,7 @@ def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> N
     """Write what this route sees of the question into ``notes``.
 
     Raises:
-        Stopped: how it ended, if not at the end of the program.
+        RefusedByJax: how it ended, if not at the end of the program.
     """
     on, places = meshes_of_tensors(question), source_lines.mesh_texts(question)
     there = mesh_views.make_meshes(question, "Explicit", notes)

@@ -14,14 +14,14 @@ from contextlib import nullcontext
 import jax
 import msgspec
 
-from adapters.answer import Observed, Refused
+from adapters.answer import Observed
 from adapters.jax_xla import arrays, compat, mesh_views, run_lines, source_lines
 from adapters.jax_xla.answer_in_progress import (
     AnswerInProgress,
     observe_array,
     observe_without_data,
 )
-from adapters.jax_xla.attempt import AnswerEnded
+from adapters.jax_xla.attempt import RefusedByJax
 from adapters.jax_xla.compiled_program import Compiler, output_structs, run
 from adapters.jax_xla.recipes import answer as recipe
 from cases.mesh_derivation import meshes_of_tensors
@@ -32,7 +32,7 @@ def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> N
     """Write what this route sees of the question into ``notes``.
 
     Raises:
-        Stopped: how it ended, if not at the end of the program.
+        RefusedByJax: how it ended, if not at the end of the program.
     """
     if question.recipe is not None:
         recipe.answer(compiler, question, notes)
@@ -71,7 +71,7 @@ def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> N
         with nullcontext() if said else compat.mesh_context(there["mesh"], at):
             program = notes.heed(compiler.compile(at, function, arguments, on[last]))
         outputs = output_structs(program) if notes.plan else run(program, arguments)
-    except AnswerEnded as stopped:
+    except RefusedByJax as stopped:
         raise _located(stopped, names) from stopped.__cause__
     notes.program = program.collectives
     notes.weigh(program)
@@ -94,10 +94,10 @@ def _input(given: Input, array: arrays.ArrayOrStruct, mesh: Mesh) -> Observed:
     return Observed(given.name, array.dtype.name, given.shape, shards=addends)
 
 
-def _located(stopped: AnswerEnded, names: list[str]) -> AnswerEnded:
-    if not isinstance(stopped.end, Refused) or stopped.__cause__ is None:
+def _located(stopped: RefusedByJax, names: list[str]) -> RefusedByJax:
+    if stopped.__cause__ is None:
         return stopped
     for frame, number in traceback.walk_tb(stopped.__cause__.__traceback__):
         if frame.f_code.co_filename == run_lines.FILENAME and 0 <= number - 2 < len(names):
-            return AnswerEnded(msgspec.structs.replace(stopped.end, step=names[number - 2]))
+            return RefusedByJax(msgspec.structs.replace(stopped.end, step=names[number - 2]))
     return stopped

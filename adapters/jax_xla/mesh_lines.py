@@ -186,7 +186,7 @@ def mesh_texts(
         for given in question.inputs
     }
     for step in question.steps:
-        first = next((arg for arg in step.args if isinstance(arg, str)), None)
+        first = next(iter(step.operands), None)
         view = step.params.get("view")
         home = "mesh" if first is None else found[first]
         found[step.result] = f"{variables[view]}.mesh" if isinstance(view, str) else home

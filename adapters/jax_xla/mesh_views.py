@@ -29,7 +29,7 @@ def make_meshes(question: Question, kind: Kind, notes: AnswerInProgress) -> Scop
     """The meshes and views of a question by their Python names; shows those that are wanted.
 
     Raises:
-        Stopped: JAX refuses a mesh step, or this release has no axes of ``kind``.
+        RefusedByJax: JAX refuses a mesh step, or this release has no axes of ``kind``.
     """
     found: Scope = {
         name: jax_mesh(mesh, kind) for mesh, name in source_lines.mesh_variables(question).items()

@@ -16,12 +16,12 @@ import msgspec
 import numpy as np
 from jax import lax
 
-from adapters.answer import Observed, Unsupported
+from adapters.answer import Observed
 from adapters.jax_xla import arrays, compat
 from adapters.jax_xla.answer_in_progress import AnswerInProgress, observe_without_data
-from adapters.jax_xla.attempt import AnswerEnded
 from adapters.jax_xla.compiled_program import Compiler, output_structs, run
 from adapters.reference.redistribution_plan import Move, RedistributionPlan, permute_sources
+from adapters.unsupported import CannotAnswer
 from cases.arrays import pack
 from cases.layout import is_even
 from cases.model import Layout, Mesh, Question
@@ -35,17 +35,17 @@ def answer(
     """Write what the plans of ``planner`` do into ``notes``.
 
     Raises:
-        Stopped: how it ended, if not at the end of the program.
+        RefusedByJax: how it ended, if not at the end of the program.
     """
     for step in question.steps:
         if step.op not in ("redistribute", "identity") or not isinstance(step.args[0], str):
-            raise AnswerEnded(Unsupported("plans are for changes of layout alone", step.result))
+            raise CannotAnswer("plans are for changes of layout alone", step.result)
     if any(given.mesh is not None for given in question.inputs):
-        raise AnswerEnded(Unsupported("a plan knows one mesh"))
+        raise CannotAnswer("a plan knows one mesh")
     derived = {step.result for step in question.mesh_steps}
     views = {given.view for given in question.inputs}
     if derived & {*views, *question.check, *(s.params.get("view") for s in question.steps)}:
-        raise AnswerEnded(Unsupported("plans are for meshes that are not derived"))
+        raise CannotAnswer("plans are for meshes that are not derived")
     mesh = question.mesh
     there = arrays.jax_mesh(mesh, "Auto")
     values: dict[str, arrays.ArrayOrStruct] = {}
@@ -99,14 +99,14 @@ _SCATTERED = ("sum", "avg")
 def _check(move: Move, mesh: Mesh, shape: tuple[int, ...], step: str) -> None:
     """Refuse what JAX has no collective for, with the reason."""
     if not (is_even(mesh, move.before, shape) and is_even(mesh, move.after, shape)):
-        raise AnswerEnded(Unsupported("uneven shards: shard_map has one local shape for all", step))
+        raise CannotAnswer("uneven shards: shard_map has one local shape for all", step)
     if move.kind not in ("all-reduce", "reduce-scatter"):
         return
     op = dict(move.before.partial)[move.axes[0]]
     if op == "product":
-        raise AnswerEnded(Unsupported("lax has no collective product", step))
+        raise CannotAnswer("lax has no collective product", step)
     if move.kind == "reduce-scatter" and op not in _SCATTERED:
-        raise AnswerEnded(Unsupported(f"lax has no reduce-scatter by {op}", step))
+        raise CannotAnswer(f"lax has no reduce-scatter by {op}", step)
 
 
 def _mapped(

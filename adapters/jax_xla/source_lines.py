@@ -194,7 +194,7 @@ def step_lines(question: Question, step: Step, route: Route, release: str = NEWE
 def names_used(question: Question, step: Step) -> list[str]:
     """The inputs and results that the lines of a step use. Their order means nothing."""
     if step.op != "grad":
-        return list(dict.fromkeys(arg for arg in step.args if isinstance(arg, str)))
+        return list(dict.fromkeys(step.operands))
     of, by = map(str, step.args)
     inside = steps_between(question, of, by)
     names = [by, *(name for before in inside for name in names_used(question, before))]

@@ -32,7 +32,7 @@ def known_layouts(question: Question) -> dict[str, Layout | None]:
     known_of, on = global_types(question), meshes_of_tensors(question)
     known: dict[str, Layout | None] = {given.name: given.layout for given in question.inputs}
     for step in question.steps:
-        names = [arg for arg in step.args if isinstance(arg, str)]
+        names = step.operands
         operands = [layout for name in names if (layout := known[name]) is not None]
         known[step.result] = step.to
         alone = all(on[name] == on[step.result] for name in names)

@@ -101,7 +101,7 @@ def meaning(step: Step, values: dict[str, Value], framework: str = "") -> Value:
     Raises:
         Undefined: an index out of range, say, or a matrix without an inverse.
     """
-    args = tuple(values[arg] if isinstance(arg, str) else arg for arg in step.args)
+    args = step.arguments(values)
     means = OPS[step.op].meaning
     if (own := _framework_meaning(step, args, framework)) is not None:
         means = own.meaning
@@ -178,10 +178,10 @@ def _is_unchanged(
     question: Question, step: Step, values: dict[str, Value], base: dict[str, Value], framework: str
 ) -> bool:
     """Whether a framework's value of a step is the one that is there, ``base``."""
-    names = [arg for arg in step.args if isinstance(arg, str)]
+    names = [*step.operands]
     if step.op == "grad":
         names += [before.result for before in steps_between(question, *names)]
-    args = tuple(values[arg] if isinstance(arg, str) else arg for arg in step.args)
+    args = step.arguments(values)
     same = all(values[name] is base[name] for name in names)
     return same and _framework_meaning(step, args, framework) is None
 
@@ -210,5 +210,5 @@ def steps_between(question: Question, name: str, by: str) -> list[Step]:
             after.add(step.result)
     for step in reversed(question.steps):
         if step.result in wanted:
-            wanted |= {arg for arg in step.args if isinstance(arg, str)}
+            wanted |= {*step.operands}
     return [step for step in question.steps if step.result in after & wanted]

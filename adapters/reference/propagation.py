@@ -276,7 +276,7 @@ def implied_by_op(
             ops = owed | set(possible_reductions(op, step))
         ways = _operand_moves(mesh, layout, own, size, tuple(sorted(ops)))
         choices.append([way for way in ways if _can_split(mesh, named[0][index], way[1])])
-    tensors = tuple(arg for arg in step.args if isinstance(arg, str))
+    tensors = step.operands
     for price, ways in _by_price(tensors, choices):
         if best is not None and price >= best[0]:
             break

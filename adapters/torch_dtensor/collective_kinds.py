@@ -10,8 +10,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from adapters.answer import CollectiveKind
 from adapters.torch_dtensor.compat import process_group_name
+from cases.model import CollectiveKind
 
 # Op -> kind, place of the operand among the arguments, place of the group.
 # The operand of a scatter is what each rank receives; a list of tensors counts as one operand.

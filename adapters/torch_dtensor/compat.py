@@ -1,7 +1,7 @@
 """How does the adapter call a torch of any release as it would the newest? Names, as objects.
 
 The one place where releases are told apart, by the table in `names`. Every other module takes
-from here what has moved. What a release lacks is there too, and raises `Missing` when it is used.
+from here what has moved. To use what a release lacks raises `CannotAnswer`.
 """
 
 from __future__ import annotations
@@ -16,27 +16,24 @@ import torch.nn.functional as F
 from adapters.release_names import find_location, import_path
 from adapters.release_names import format_missing as format_missing_name
 from adapters.torch_dtensor.names import LINE_NAMES, MASK_ATTRIBUTE, NAMES, find_imported_names
+from adapters.unsupported import CannotAnswer
 
 RELEASE = str(torch.__version__)
 
 
-class Missing(Exception):
-    """This release has no such thing: a sentence that says when there is one."""
-
-
 class MissingPlaceholder:
-    """What stands for a name that this release lacks: to use it raises `Missing`."""
+    """What stands for a name that this release lacks: to use it raises `CannotAnswer`."""
 
     def __init__(self, sentence: str):
         self._sentence = sentence
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """It cannot be called."""
-        raise Missing(self._sentence)
+        raise CannotAnswer(self._sentence)
 
     def __getattr__(self, name: str) -> Any:
         """It has nothing."""
-        raise Missing(self._sentence)
+        raise CannotAnswer(self._sentence)
 
     def __instancecheck__(self, instance: object) -> bool:
         """Nothing is of a class that is not there."""
@@ -121,10 +118,10 @@ def require(wanted: str) -> None:
     """Nothing, if this release has what the table calls ``wanted``.
 
     Raises:
-        Missing: it does not.
+        CannotAnswer: it does not; the sentence says since when there is one.
     """
     if not has(wanted):
-        raise Missing(format_missing(wanted))
+        raise CannotAnswer(format_missing(wanted))
 
 
 def names_for_lines() -> dict[str, Any]:

@@ -22,7 +22,6 @@ from adapters.error_line import error_line
 from adapters.torch_dtensor.compat import (
     DeviceMesh,
     DTensor,
-    Missing,
     clear_layout_caches,
     compute_local_shape_and_global_offset,
     format_missing,
@@ -38,8 +37,8 @@ from adapters.torch_dtensor.rank_messages import InputData, Line, Raised, Task, 
 from adapters.torch_dtensor.recipes.step import Step, TensorSource
 from adapters.torch_dtensor.recorder import Axes, GroupAxes
 from adapters.torch_dtensor.source_lines import CONTEXTS, mesh_source
-from cases.model import Foreign, Layout, Mesh
-from cases.recipes.recipe_reader import PASSES
+from adapters.unsupported import CannotAnswer
+from cases.model import PASSES, Foreign, Layout, Mesh
 
 # Every name that a line may use beside those of the program.
 NAMES: dict[str, Any] = names_for_lines()
@@ -357,7 +356,7 @@ def _lacked(error: Exception) -> str:
     Then it was raised by the line itself, or by a module's ``__getattr__`` called from it,
     not inside anything that the line called. "" for any other error.
     """
-    if isinstance(error, Missing):
+    if isinstance(error, CannotAnswer):
         return str(error)
     if not isinstance(error, AttributeError):
         return ""

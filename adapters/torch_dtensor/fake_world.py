@@ -27,7 +27,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves
 
-from adapters.answer import Collective, CollectiveKind
+from adapters.answer import Collective
 from adapters.torch_dtensor.collective_kinds import (
     KINDS,
     NAMESPACES,
@@ -37,6 +37,7 @@ from adapters.torch_dtensor.collective_kinds import (
 )
 from adapters.torch_dtensor.compat import DTensor, propagator
 from adapters.torch_dtensor.recorder import Axes
+from cases.model import CollectiveKind
 
 # In a real run it gives back what it was given, a fake one makes another.
 _WAIT = "_c10d_functional::wait_tensor"

@@ -20,7 +20,6 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
-from adapters.answer import CollectiveKind
 from adapters.torch_dtensor import mesh_views, rank_messages
 from adapters.torch_dtensor.compat import (
     CommDebugMode,
@@ -45,7 +44,7 @@ from adapters.torch_dtensor.recorder import Recorder, find_count_differences
 from adapters.torch_dtensor.tensors import to_array, to_tensor
 from cases.arrays import Array, pack
 from cases.layout import Ranges
-from cases.model import Mesh
+from cases.model import CollectiveKind, Mesh
 from cases.recipes import ModelTensor
 from cases.recipes.parameter_values import parameter_array
 

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import socket
-import struct
 
 import msgspec
 
 from adapters.answer import Collective
+from adapters.framing import make_frame, read_frame
 from cases.arrays import Array
-from cases.model import Foreign, Layout, Mesh, Recipe
-from cases.recipes.recipe_reader import PASSES
+from cases.model import PASSES, Foreign, Layout, Mesh, Recipe
 
-HEAD = struct.Struct(">I")
 # What a rank does about a recipe, in this order.
 PHASES = ("plain", "place", *PASSES)
 
@@ -157,18 +155,13 @@ from_rank: msgspec.msgpack.Decoder[RankMessage] = msgspec.msgpack.Decoder(RankMe
 
 def encode_frame(message: Task | Continue | SendFullTensors | RankMessage) -> bytes:
     """A message with its length before it."""
-    body = _encoder.encode(message)
-    return HEAD.pack(len(body)) + body
+    return make_frame(_encoder.encode(message))
 
 
 def receive_message(link: socket.socket) -> Task | Continue | SendFullTensors | None:
     """The next message of the worker, None once it is gone. Waits."""
-    head = link.recv(HEAD.size, socket.MSG_WAITALL)
-    if len(head) < HEAD.size:
-        return None
-    size = HEAD.unpack(head)[0]
-    body = link.recv(size, socket.MSG_WAITALL)
-    return from_worker.decode(body) if len(body) == size else None
+    body = read_frame(lambda size: link.recv(size, socket.MSG_WAITALL))
+    return None if body is None else from_worker.decode(body)
 
 
 def digest(array: Array) -> bytes:

@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from adapters.answer import Collective, CollectiveKind
+from adapters.answer import Collective
 from adapters.torch_dtensor.collective_kinds import (
     KINDS,
     NAMESPACES,
@@ -31,7 +31,7 @@ from adapters.torch_dtensor.collective_kinds import (
 )
 from adapters.torch_dtensor.compat import DTensor, has
 from cases.layout import axis_groups
-from cases.model import Mesh
+from cases.model import CollectiveKind, Mesh
 
 # Below autograd, dispatch modes and tensor subclasses, DTensor among them: whatever any of
 # them fires comes by here. Above the backends. Torch itself has nothing here for these ops.

@@ -52,7 +52,7 @@ def make_task(question: Question) -> Task:
     steps = []
     for step in question.steps:
         view = step.params.get("view")
-        first = next((arg for arg in step.args if isinstance(arg, str)), None)
+        first = next(iter(step.operands), None)
         where = "mesh" if first is None else variables[first]
         where = variables[step.result] = variable_name(view) if isinstance(view, str) else where
         steps.append(_line(step.result, step_source, step, homes[step.result], where, types))
@@ -113,7 +113,7 @@ def _find_whole_results(question: Question) -> tuple[str, ...]:
     """The plain results that are whole on every rank, and what is made of them alone."""
     found: set[str] = set()
     for step in question.steps:
-        names = {arg for arg in step.args if isinstance(arg, str)}
+        names = {*step.operands}
         if step.op in ("item", "full_tensor") or (names and names <= found):
             found.add(step.result)
     return tuple(step.result for step in question.steps if step.result in found)

@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 from adapters import fork
 from adapters.answer import Crashed, Hung
+from adapters.framing import FrameBuffer
 from adapters.stacks import remove_own_frames
 from adapters.torch_dtensor import rank_messages
 from adapters.torch_dtensor.rank_messages import (
-    HEAD,
     Continue,
     Raised,
     RankMessage,
@@ -282,7 +282,7 @@ class _Inbox:
 
     def __init__(self, rank: int):
         self.rank = rank
-        self._got = bytearray()
+        self._received = FrameBuffer()
 
     def fill(self, link: socket.socket) -> bool:
         """Take in what is there; False at the end, which is the rank's."""
@@ -292,16 +292,10 @@ class _Inbox:
             return True
         except ConnectionError:
             return False
-        self._got += data
+        self._received.add(data)
         return bool(data)
 
     def next(self) -> RankMessage | None:
         """The next whole message, None if there is none yet."""
-        if len(self._got) < HEAD.size:
-            return None
-        end = HEAD.size + HEAD.unpack_from(self._got)[0]
-        if len(self._got) < end:
-            return None
-        body = bytes(self._got[HEAD.size : end])
-        del self._got[:end]
-        return rank_messages.from_rank.decode(body)
+        body = self._received.next()
+        return None if body is None else rank_messages.from_rank.decode(body)

@@ -7,17 +7,15 @@ what judges, never by an adapter.
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from cases.layout import index_ranges, local_shape
-from cases.model import Layout, Mesh
+from cases.model import CollectiveKind, Layout, Mesh, Pass
 from cases.recipes.layouts import parameter_layout
 from cases.recipes.models import MODELS
 from cases.recipes.recipe import RecipeKind
-
-Pass = Literal["forward", "backward", "update"]
 
 
 class ContractTerm(msgspec.Struct, frozen=True):
@@ -32,7 +30,7 @@ class ContractTerm(msgspec.Struct, frozen=True):
     """
 
     pass_: Pass
-    kind: str
+    kind: CollectiveKind
     axes: tuple[str, ...]
     count: str
     bytes: str

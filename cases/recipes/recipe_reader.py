@@ -15,9 +15,6 @@ from cases.program import TensorType, check_size
 from cases.recipes import MODELS, RECIPES, find_misfits
 from cases.recipes.layouts import global_shapes, tensor_layouts
 
-# The passes of a training step, by which its collectives are counted.
-PASSES = ("forward", "backward", "update")
-
 # On data a recipe is held to the last bits; a dry run has no data, and only bytes depend on it.
 DTYPES = {"real": ("float64",), "dry run": ("float64", "float32", "bfloat16")}
 

@@ -17,7 +17,6 @@ import msgspec
 from adapters.answer import (
     Answer,
     Collective,
-    CollectiveKind,
     Crashed,
     Done,
     End,
@@ -27,7 +26,7 @@ from adapters.answer import (
     format_end,
 )
 from adapters.record import Record
-from cases.model import Case
+from cases.model import Case, CollectiveKind
 from reports.drift.answer_pair import ANSWER, AnswerPair, make_change
 from reports.drift.model import Change, ChangeKind, Upgrade
 from reports.drift.patterns import collectives_pattern, format_collectives, message_pattern

@@ -5,7 +5,6 @@ Reads records, listings of interfaces and names tables.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +14,7 @@ import msgspec
 from adapters import interface as listed
 from adapters import record
 from adapters.record import Record
-from adapters.registry import FRAMEWORKS
+from adapters.registry import FRAMEWORKS, load_part
 from adapters.release_names import Names
 from cases.catalogue import catalogue
 from cases.model import Case
@@ -105,7 +104,8 @@ def read_listing(record: Path) -> Listing | None:
 
 
 def read_names_table(framework: str) -> Names:
-    """The names table of a framework, which its adapter's package has."""
-    package = FRAMEWORKS[framework].module.rpartition(".")[0]
-    names: Names = importlib.import_module(f"{package}.names").NAMES
+    """The table of a framework's names; empty for one whose interface is not listed."""
+    if not FRAMEWORKS[framework].interface:
+        return {}
+    names: Names = load_part(framework, "interface").NAMES
     return names

@@ -10,6 +10,7 @@ import time
 import msgspec
 
 from adapters import protocol
+from adapters.framing import make_frame
 from adapters.protocol import Hello
 from tests.toys.plain import Plain
 
@@ -36,7 +37,7 @@ class BadStart(Plain):
             case "text":
                 os.write(int(sys.argv[4]), b"Loading the framework ...\n")
             case "json":
-                os.write(int(sys.argv[4]), protocol.HEAD.pack(2) + b"{}")
+                os.write(int(sys.argv[4]), make_frame(b"{}"))
             case "version":
                 return msgspec.structs.replace(hello, protocol=protocol.VERSION + 1)
             case "framework":

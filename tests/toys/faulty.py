@@ -19,6 +19,7 @@ import msgspec
 
 from adapters import protocol
 from adapters.answer import Answer
+from adapters.framing import make_frame
 from cases.model import Question
 from tests.toys.plain import Plain
 
@@ -85,9 +86,9 @@ class Faulty(Plain):
             case "text in the pipe":
                 os.write(WRITING, b"warning: this is not a frame\n")
             case "json in the pipe":
-                os.write(WRITING, protocol.HEAD.pack(13) + b'{"type":"No"}')
+                os.write(WRITING, make_frame(b'{"type":"No"}'))
             case "half a frame":
-                os.write(WRITING, protocol.HEAD.pack(1000) + b'{"type":"Answer"')
+                os.write(WRITING, make_frame(b'{"type":"Answer"' + b" " * 984)[:20])
                 os.abort()
             case "hello again":
                 os.write(WRITING, protocol.encode(self.hello()))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from typing import Any
 
 from numpy.typing import NDArray
@@ -46,12 +47,17 @@ class Plain:
             assert given.value is not None
             values[given.name], layouts[given.name] = unpack(given.value), given.layout
         for step in question.steps:
-            args = [values[arg] if isinstance(arg, str) else arg for arg in step.args]
-            values[step.result] = OPS[step.op].meaning(*args, **step.params)
+            args = step.arguments(values)
+            values[step.result] = self.run(step.op, args, step.params)
             layouts[step.result] = step.to
         seen = tuple(self._see(question, name, values[name], layouts[name]) for name in values)
         checked = tuple(one for one in seen if one.name in question.check)
         return Answer(question.id, subject, Done(), checked)
+
+    def run(self, op: str, args: list[Any], params: Mapping[str, Any]) -> NDArray[Any]:
+        """The result of an op, by what it means."""
+        result: NDArray[Any] = OPS[op].meaning(*args, **params)
+        return result
 
     def _see(
         self, question: Question, name: str, value: NDArray[Any], layout: Layout | None

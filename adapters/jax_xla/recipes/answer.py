@@ -29,7 +29,7 @@ def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> N
     """Write what a training step of the question's recipe does into ``notes``.
 
     Raises:
-        Stopped: JAX refused an input, or the step.
+        RefusedByJax: JAX refused an input, or the step.
     """
     assert question.recipe is not None
     row, sizes, dtype = recipe_of(question), sizes_of(question), question.recipe.dtype
