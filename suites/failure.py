@@ -40,11 +40,11 @@ _MOST_ELEMENTS = 16
 _MOST_TOLERATED = 8
 _MOST_LINES = 20
 
-# What says most about a result that is wrong in several aspects.
-_ASPECTS_BY_WEIGHT: tuple[Aspect, ...] = (
-    "ending", "global", "gradients", "soundness", "shards", "meshes", "layout", "effects",
-    "collectives", "dry run", "record",
-)  # fmt: skip
+# Of a result that is wrong in several aspects, the one that says most comes first.
+_ASPECT_ORDER: dict[Aspect, int] = {
+    "ending": 0, "global": 1, "gradients": 2, "soundness": 3, "shards": 4, "meshes": 5,
+    "layout": 6, "effects": 7, "collectives": 8,
+}  # fmt: skip
 
 _INDENT = " " * 12
 
@@ -98,7 +98,7 @@ def _sort_findings(
                 result_name(pair[0].step), place.get(_mesh_of_group(pair[0].step), len(place))
             ),
             SEVERITIES.index(pair[0].severity or "free"),
-            _ASPECTS_BY_WEIGHT.index(pair[0].aspect),
+            _ASPECT_ORDER.get(pair[0].aspect, len(_ASPECT_ORDER)),
         )
     )
     groups: dict[tuple[str, str], list[tuple[Verdict, Finding]]] = {}

@@ -117,7 +117,10 @@ class Run:
         if cases is None:
             name = test.removeprefix("test_")
             assert name in FAMILIES, f"no family is called {name}"
-            cases = family(name, self._config.getoption("--exhaustive"))
+            try:
+                cases = family(name, self._config.getoption("--exhaustive"))
+            except BadInput as error:
+                raise pytest.Collector.CollectError(str(error)) from None
         if not self._config.getoption("--dry-run"):
             return cases
         self._real |= {case.id: case.question for case in cases if case.question.mode == "real"}

@@ -7,8 +7,8 @@ To add one: its row here, its contract in `contracts`, and for a new model its t
 from __future__ import annotations
 
 from cases.model import Mesh, Question
-from cases.recipes.models import MODELS
-from cases.recipes.recipe import Model
+from cases.recipes.models import MODELS as MODELS
+from cases.recipes.recipe import Model as Model
 from cases.recipes.recipe import ModelTensor as ModelTensor
 from cases.recipes.recipe import RecipeKind as RecipeKind
 
@@ -108,6 +108,3 @@ def _axes(
     if tensor.name in parameters:
         return parameter_layout(row, tensor, sizes, mesh).dims
     return data_layout(row, tensor).dims
-
-
-__all__ = ["MODELS", "RECIPES", "Model", "Row", "Tensor", "misfits", "row_of", "sizes_of"]
