@@ -36,6 +36,10 @@ class Lowering(msgspec.Struct, frozen=True):
     link: str = ""
 
 
+# Each with the kind that is implied, and the kind that a framework fires instead.
+Lowerings = tuple[tuple[Lowering, CollectiveKind, CollectiveKind], ...]
+
+
 GATHER_FOR_ALL_TO_ALL = Lowering(
     "gathers for all-to-all",
     "on a CPU mesh DTensor moves a shard to another dim by all-gather and chunk, since gloo has no"
@@ -57,15 +61,14 @@ class Framework(msgspec.Struct, frozen=True):
     ``subjects``: its routes, each as the framework's name or as "name/route". ``executed``: those
     that execute a redistribution plan of the reference, and choose nothing themselves.
     ``processes``: how many processes share the routes, where one would leave a core idle.
-    ``lowerings``: a rule, the kind of collective that is implied, and the kind that the framework
-    fires instead.
+    ``lowerings``: how it does what is implied with collectives of another kind.
     """
 
     adapter: str
     subjects: tuple[str, ...]
     executed: tuple[str, ...] = ()
     processes: int = 1
-    lowerings: tuple[tuple[Lowering, CollectiveKind, CollectiveKind], ...] = ()
+    lowerings: Lowerings = ()
     interface: str = ""
     script: str = ""
 
@@ -112,6 +115,11 @@ def framework_of(subject: str) -> str:
         if subject in row.subjects:
             return name
     raise KeyError(subject)
+
+
+def lowerings_of(subject: str) -> Lowerings:
+    """The lowering rules of the framework that answers as ``subject``; KeyError without one."""
+    return FRAMEWORKS[framework_of(subject)].lowerings
 
 
 def only_executes_plans(subject: str) -> bool:

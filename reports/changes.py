@@ -13,7 +13,7 @@ from adapters.answer import Answer, Done
 from adapters.reference.cheapest_plan import cheapest_plan
 from adapters.reference.implied_plan import implied_plan
 from adapters.reference.redistribution_plan import plan_bytes
-from adapters.registry import FRAMEWORKS, only_executes_plans
+from adapters.registry import FRAMEWORKS, lowerings_of, only_executes_plans
 from cases.catalogue import redistribute
 from cases.model import Case, Mesh
 from reports.judged_catalogue import Outcome, end_word
@@ -98,10 +98,10 @@ def format_cell(mesh: Mesh, subject: str, row: LayoutChange) -> tuple[PlanClass,
     by, cheap = row.by, row.by.cheapest or ()
     if subject.endswith(":cheapest"):
         by = ImpliedCollectives(cheap, cheap)
-    explained = explain_by_lowerings(mesh, subject, own, by.implied)
+    explained = explain_by_lowerings(mesh, own, by.implied, lowerings_of(subject))
     if explained.plan is not None:
         severity = compare_collectives(mesh, subject, "y", own, by).severity
-        same = explain_by_lowerings(mesh, "", own, cheap).plan is None
+        same = explain_by_lowerings(mesh, own, cheap).plan is None
         text = "= cheapest" if same else f"{explained.plan}: {format_collectives(own)}"
         text += f" ({_format_factor(own, row.by.implied)}, {_format_factor(own, cheap)})"
         return "costly" if severity == "costly" else "free", text

@@ -15,7 +15,7 @@ import numpy as np
 
 from adapters.answer import Answer, Crashed, Observed
 from adapters.reference.meshes import observe as observe_meshes
-from adapters.registry import FRAMEWORKS, framework_of, only_executes_plans
+from adapters.registry import framework_of, lowerings_of, only_executes_plans
 from cases.arrays import Array, pack, unpack
 from cases.layout import index_ranges, local_shape, offset
 from cases.ledger import ASPECTS
@@ -286,7 +286,7 @@ def _plan_fault(fault: Fault, implied: Fired, fired: Fired) -> Fault:
     wanted = _count_kinds(implied)
     forms = [wanted]
     # Lowered collectives are right too, and so is one collective over several axes.
-    for _, kind, instead in FRAMEWORKS[framework_of(fault.verdict.subject)].lowerings:
+    for _, kind, instead in lowerings_of(fault.verdict.subject):
         kinds = [str(instead if one.kind == kind else one.kind) for one in implied]
         forms.append(dict(Counter(kinds)))
     forms += [dict.fromkeys(one, 1) for one in forms]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from adapters.answer import Answer, Collective, format_end
-from adapters.registry import framework_of
+from adapters.registry import lowerings_of
 from cases.catalogue.training import FAMILY
 from cases.model import PASSES, Mesh
 from cases.notation import format_both_notations
@@ -135,7 +135,7 @@ def _cell(
         cause = f" ({cause_link(verdict.ledger)})" if verdict.ledger else ""
         text += f": **another plan, {verdict.severity}**{cause}"
     else:
-        rules = explain_pass(mesh, framework_of(answer.subject), fired, wanted).rules
+        rules = explain_pass(mesh, lowerings_of(answer.subject), fired, wanted).rules
         names = " and ".join(rule.name for rule in rules)
         text += f": {names}" if names else ""
     return text + _format_bytes(mesh, fired, wanted)

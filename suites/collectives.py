@@ -19,7 +19,7 @@ from adapters.reference.cheapest_plan import cheapest_plan
 from adapters.reference.implied_plan import implied_plan
 from adapters.reference.propagation import implied_by_op
 from adapters.reference.redistribution_plan import RedistributionPlan, as_collectives
-from adapters.registry import FRAMEWORKS, Lowering, framework_of, only_executes_plans
+from adapters.registry import Lowering, Lowerings, lowerings_of, only_executes_plans
 from cases.arrays import numpy_dtype
 from cases.layout import index_ranges
 from cases.ledger import RedistributionPlanKind
@@ -85,15 +85,18 @@ def _count_by_axes(
 
 
 def explain_by_lowerings(
-    mesh: Mesh, subject: str, counted: tuple[Collective, ...], wanted: tuple[Collective, ...]
+    mesh: Mesh,
+    counted: tuple[Collective, ...],
+    wanted: tuple[Collective, ...],
+    lowerings: Lowerings = (),
 ) -> LoweringResult:
-    """How what was counted follows from what is implied, for a subject's lowering rules."""
+    """How what was counted follows from what is implied, by a framework's lowering rules."""
     if _count_by_axes(mesh, counted) == _count_by_axes(mesh, wanted):
         return LoweringResult()
     rules: list[Lowering] = []
     extra, lacking = count_by_axis(mesh, counted), count_by_axis(mesh, wanted)
     extra, lacking = extra - lacking, lacking - extra
-    for rule, implied, instead in FRAMEWORKS[framework_of(subject)].lowerings:
+    for rule, implied, instead in lowerings:
         for (kind, axis), count in list(lacking.items()):
             if kind == implied and extra[instead, axis] >= count:
                 extra[instead, axis] -= count
@@ -206,7 +209,7 @@ def compare_collectives(
     mesh: Mesh, subject: str, step: str | None, counted: Fired, by: ImpliedCollectives
 ) -> Finding:
     """The finding for counted collectives against what is implied."""
-    explained = explain_by_lowerings(mesh, subject, counted, by.implied)
+    explained = explain_by_lowerings(mesh, counted, by.implied, lowerings_of(subject))
     if explained.plan is not None:
         observed = OtherRedistributionPlan(explained.plan, by.implied, counted, by.cheapest)
         return differs(step, "collectives", observed)

@@ -17,9 +17,9 @@ from adapters.answer import Collective, Done, received_bytes
 from adapters.reference.recipes import tokens_at_busiest_expert
 from adapters.registry import (
     ALL_REDUCE_FOR_REDUCE_SCATTER,
-    FRAMEWORKS,
     Lowering,
-    framework_of,
+    Lowerings,
+    lowerings_of,
 )
 from cases.arrays import numpy_dtype
 from cases.ledger import RedistributionPlanKind
@@ -66,7 +66,10 @@ class PassComparison(msgspec.Struct, frozen=True):
 
 
 def explain_pass(
-    mesh: Mesh, framework: str, counted: Iterable[Collective], wanted: Iterable[ExpectedCollectives]
+    mesh: Mesh,
+    lowerings: Lowerings,
+    counted: Iterable[Collective],
+    wanted: Iterable[ExpectedCollectives],
 ) -> PassComparison:
     """How what was counted in a pass follows from what is due in it.
 
@@ -93,7 +96,7 @@ def explain_pass(
         elif one.term.spare:
             spare[key] += one.bytes
     rules: list[Lowering] = []
-    _rewrite(mesh, framework, extra, lacking, rules)
+    _rewrite(mesh, lowerings, extra, lacking, rules)
     left = +lacking, +extra
     if (
         not any(left)
@@ -127,12 +130,12 @@ def _take(extra: BytesByKey, lacking: BytesByKey, have: Key, need: Key) -> int:
 
 def _rewrite(
     mesh: Mesh,
-    framework: str,
+    lowerings: Lowerings,
     extra: BytesByKey,
     lacking: BytesByKey,
     rules: list[Lowering],
 ) -> None:
-    for rule, implied, instead in FRAMEWORKS[framework].lowerings:
+    for rule, implied, instead in lowerings:
         for kind, axes in [key for key in lacking if lacking[key] and key[0] == implied]:
             if _take(extra, lacking, (instead, axes), (kind, axes)):
                 rules.append(rule)
@@ -181,7 +184,7 @@ def check_contract(context: Context) -> list[Finding]:
     case, answer = context.case, context.answer
     if answer.program is None or not isinstance(answer.end, Done):
         return []
-    found, mesh, framework = [], case.question.mesh, framework_of(answer.subject)
+    found, mesh, lowerings = [], case.question.mesh, lowerings_of(answer.subject)
     for name in PASSES:
         wanted = [one for one in contract_terms(case) if one.term.pass_ == name]
         counted = tuple(one for one in answer.program if one.pass_ == name)
@@ -192,7 +195,7 @@ def check_contract(context: Context) -> list[Finding]:
             why = "a loop body is counted once, however often it runs"
             found.append(not_comparable(name, "collectives", why))
         else:
-            found.append(_compare_pass(mesh, framework, name, counted, wanted))
+            found.append(_compare_pass(mesh, lowerings, name, counted, wanted))
     return found
 
 
@@ -228,9 +231,9 @@ def byte_factors(
 
 
 def _compare_pass(
-    mesh: Mesh, framework: str, name: str, counted: Fired, wanted: list[ExpectedCollectives]
+    mesh: Mesh, lowerings: Lowerings, name: str, counted: Fired, wanted: list[ExpectedCollectives]
 ) -> Finding:
-    explained = explain_pass(mesh, framework, counted, wanted)
+    explained = explain_pass(mesh, lowerings, counted, wanted)
     spared = _all_in_one(mesh, explained.spared)
     if explained.plan is not None:
         # What is spare may be left out: it is no part of what the plan has to move.

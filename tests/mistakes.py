@@ -17,7 +17,7 @@ from adapters.reference.evaluate import Value, cut_shards, evaluate, join_shards
 from adapters.reference.implied_plan import implied_plan
 from adapters.reference.meshes import observe as observe_meshes
 from adapters.reference.redistribution_plan import execute_plan
-from adapters.registry import FRAMEWORKS, framework_of
+from adapters.registry import lowerings_of
 from cases.arrays import pack, unpack
 from cases.layout import are_equivalent, index_ranges, offset
 from cases.ledger import Aspect
@@ -94,7 +94,7 @@ def _right_shards(
 
 def lowered(subject: str, wanted: tuple[Collective, ...]) -> tuple[Collective, ...]:
     """Implied collectives as a subject's lowering rules have them."""
-    rules = FRAMEWORKS[framework_of(subject)].lowerings
+    rules = lowerings_of(subject)
     instead = {kind: other for _, kind, other in rules}
     return tuple(
         msgspec.structs.replace(one, kind=instead.get(one.kind, one.kind)) for one in wanted

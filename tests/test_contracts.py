@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from adapters.answer import Answer, Collective, Done, Observed
-from adapters.registry import ALL_REDUCE_FOR_REDUCE_SCATTER, Lowering
+from adapters.registry import ALL_REDUCE_FOR_REDUCE_SCATTER, Lowering, lowerings_of
 from cases.arrays import pack, unpack
 from cases.catalogue.training import case, cases
 from cases.dry_run import as_dry_run
@@ -103,7 +103,7 @@ def test_what_is_due_in_other_words_is_named(
 ) -> None:
     """Each rewriting by its rule, and no more rules than it took."""
     on = mesh({"c": 1}) if counted[0].axes == ("c",) else TWO
-    found = explain_pass(on, "jax", counted, due_)
+    found = explain_pass(on, lowerings_of("jax/jit"), counted, due_)
     assert (found.plan, found.rules) == (None, rules)
 
 
@@ -140,7 +140,7 @@ def test_what_no_rule_accounts_for_is_another_plan(
     counted: list[Collective], due_: list[ExpectedCollectives], plan: str
 ) -> None:
     """Missing, extra, over the wrong axis, of other bytes: by the kinds that the ledger knows."""
-    assert explain_pass(TWO, "jax", counted, due_).plan == plan
+    assert explain_pass(TWO, lowerings_of("jax/jit"), counted, due_).plan == plan
     assert plan in PLANS
 
 

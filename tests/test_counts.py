@@ -11,7 +11,7 @@ from adapters.answer import Collective, received_bytes
 from adapters.reference.evaluate import cut_shards
 from adapters.reference.implied_plan import implied_plan
 from adapters.reference.redistribution_plan import as_collectives, execute_plan
-from adapters.registry import ALL_REDUCE_FOR_REDUCE_SCATTER, GATHER_FOR_ALL_TO_ALL
+from adapters.registry import ALL_REDUCE_FOR_REDUCE_SCATTER, GATHER_FOR_ALL_TO_ALL, lowerings_of
 from cases.arrays import unpack
 from cases.catalogue.build import make_input
 from cases.model import CollectiveKind, mesh
@@ -79,14 +79,16 @@ def test_counts_are_explained_or_named(
     subject: str, counted: str, wanted: str, explained: LoweringResult
 ) -> None:
     """Each as a person would say it who sees both lists."""
-    assert explain_by_lowerings(TWO, subject, fired(counted), fired(wanted)) == explained
+    assert (
+        explain_by_lowerings(TWO, fired(counted), fired(wanted), lowerings_of(subject)) == explained
+    )
 
 
 def test_a_rule_never_hides_a_collective() -> None:
     """Whatever is fired beside what a rule explains makes it another plan."""
     for extra in KINDS:
         counted, wanted = fired(f"AGa {extra}b"), fired("AAa")
-        assert explain_by_lowerings(TWO, "torch", counted, wanted).plan
+        assert explain_by_lowerings(TWO, counted, wanted, lowerings_of("torch")).plan
 
 
 def test_every_plan_has_a_name_that_the_ledger_knows() -> None:
@@ -137,8 +139,8 @@ def test_another_plan_is_costly_if_it_moves_more_bytes(
 def test_axes_of_size_one_do_not_count() -> None:
     """A collective over them is no collective."""
     flat = mesh({"a": 1, "b": 4})
-    assert explain_by_lowerings(flat, "torch", fired("AGa"), ()) == LoweringResult()
-    assert explain_by_lowerings(flat, "torch", fired("AGab"), fired("AGb")) == LoweringResult()
+    assert explain_by_lowerings(flat, fired("AGa"), ()) == LoweringResult()
+    assert explain_by_lowerings(flat, fired("AGab"), fired("AGb")) == LoweringResult()
 
 
 @pytest.mark.parametrize(

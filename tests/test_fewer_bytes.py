@@ -14,6 +14,7 @@ import pytest
 from adapters import record
 from adapters.answer import Answer, Collective, Done, Observed, received_bytes
 from adapters.record import Record
+from adapters.registry import lowerings_of
 from cases.catalogue import FAMILIES, family
 from cases.model import Case, Layout, Step
 from cases.ops import OPS
@@ -129,7 +130,9 @@ def less(found: Iterator[Found]) -> list[str]:
             continue
         mesh = mesh_of(case, step.result)
         # By a named lowering rule, such as one collective over two axes, it is the implied plan.
-        if not explain_by_lowerings(mesh, answer.subject, fired, measure.implied).plan:
+        if not explain_by_lowerings(
+            mesh, fired, measure.implied, lowerings_of(answer.subject)
+        ).plan:
             continue
         if fired and {one.kind for one in fired} <= EXCEPTIONS.keys():
             continue
