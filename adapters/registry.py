@@ -60,7 +60,7 @@ class Framework(msgspec.Struct, frozen=True):
     ``interface`` its public names are not listed; without ``script`` it has no scripts.
     ``subjects``: its routes, each as the framework's name or as "name/route". ``executed``: those
     that execute a redistribution plan of the reference, and choose nothing themselves.
-    ``processes``: how many processes share the routes, where one would leave a core idle.
+    ``processes``: how many processes share the questions, where one would leave a core idle.
     ``lowerings``: how it does what is implied with collectives of another kind.
     """
 

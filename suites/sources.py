@@ -43,8 +43,12 @@ class RecordedAnswers(msgspec.Struct, frozen=True):
     nearest: dict[str, Answer] = {}
 
 
+# Neighbours have much in common, and a few questions are not worth a second process.
+QUESTIONS_IN_A_ROW = 32
+
+
 class LiveFramework:
-    """One framework in as many processes as its registry line says, its subjects dealt out.
+    """One framework in as many processes as its registry row says, which share the questions.
 
     Asks and answers as a `WorkerClient` does.
     """
@@ -53,14 +57,14 @@ class LiveFramework:
         self, name: str, python: str, devices: int, seconds: float, ahead: int, processes: int
     ):
         row = FRAMEWORKS[name]
-        self._subjects = row.subjects
         self._workers = [
             WorkerClient(
-                name, row.adapter, row.subjects[first::processes], python=python, devices=devices,
-                seconds=seconds, ahead=ahead,
+                name, row.adapter, row.subjects, python=python, devices=devices, seconds=seconds,
+                ahead=ahead,
             )
-            for first in range(processes)
+            for _ in range(processes)
         ]  # fmt: skip
+        self._asked: dict[str, WorkerClient] = {}
 
     def hello(self) -> Hello | None:
         """What the first process said it is; None until it has."""
@@ -76,8 +80,9 @@ class LiveFramework:
 
     def ask(self, question: Question) -> None:
         """Queue a question behind those asked before."""
-        for worker in self._workers:
-            worker.ask(question)
+        place = len(self._asked) // QUESTIONS_IN_A_ROW % len(self._workers)
+        worker = self._asked.setdefault(question.id, self._workers[place])
+        worker.ask(question)
 
     def answer(self, question: Question) -> tuple[Answer, ...]:
         """The answers, one per subject in the registry's order; waits for them.
@@ -85,8 +90,7 @@ class LiveFramework:
         Raises:
             WorkerError: the framework cannot be asked at all.
         """
-        found = [answer for worker in self._workers for answer in worker.answer(question)]
-        return tuple(sorted(found, key=lambda answer: self._subjects.index(answer.subject)))
+        return self._asked.get(question.id, self._workers[0]).answer(question)
 
     def close(self) -> None:
         """End every process at once."""

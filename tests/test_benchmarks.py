@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks import processor
 from benchmarks.run import PARTS, Extent
 
 SAMPLE = Extent(cases=2, repeats=1, suite="suites/test_lesson.py", families=("lesson",))
@@ -19,3 +20,13 @@ def test_every_part_measures_something(part: str) -> None:
         assert row.goal, row
         if row.ratio:
             assert row.bare[0].isdigit(), row
+
+
+def test_the_processor_time_of_a_family_is_told() -> None:
+    """Of each framework and of judging, with a line for all families."""
+    found = processor.measure("lesson")
+    assert all(seconds > 0 for seconds in (*found.frameworks.values(), found.judging))
+    head, _, row, whole = processor.format_table([found])
+    assert head == "| family | cases | torch | jax | judging |"
+    assert row.startswith("| lesson | ")
+    assert whole == row.replace("lesson", "all")
