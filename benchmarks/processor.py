@@ -1,7 +1,7 @@
 """Where does the processor time of the default run go? By family: each framework, and judging.
 
-``python -m benchmarks.processor [FAMILY ...]`` runs the cases of each family with one framework at a
-time, and once from the records alone. Without a family it writes the table into the README beside
+``python -m benchmarks.processor [FAMILY ...]`` runs the cases of each family with one framework at
+a time, and once from the records alone. Without a family it writes the table into the README beside
 this file. Each figure is what the whole machine worked meanwhile, since ranks that are killed leave
 no account of their own: nothing else may run. Imports no framework. Linux only.
 """
