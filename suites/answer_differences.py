@@ -1,4 +1,4 @@
-"""In what do two answers to one question differ? A release with its record, a dry run with data.
+"""In what do two answers to one question differ? A release and its record, a dry run and data.
 
 Compares field by field and says what it found in words for a person. Refuses to know which of the
 two is right.
@@ -30,16 +30,16 @@ from suites.truth import Truth
 from suites.verdict import REAL_RUN, RECORD, Finding, agree, differs, not_comparable
 from suites.wording import format_collectives, format_reported_layout
 
-# By step: what is other there. None is the whole program.
+# By step, what differs there. None is the whole program.
 ByStep = dict[str | None, list[Difference]]
 
 
 def compare_with_record(
     case: Case, answer: Answer, recorded: Answer, right: Truth
 ) -> list[Finding]:
-    """What an answer has otherwise than the record of its own environment, one line for each step.
+    """In what an answer differs from the record of its own environment, one line for each step.
 
-    Values and shards may differ by the tolerance of the op; all else is held exactly.
+    Values and shards may differ by the tolerance of the op; all else must be equal.
     """
     now = scrub_answer(answer)
     found: ByStep = {}
@@ -74,11 +74,11 @@ def compare_with_record(
 
 
 def compare_dry_run(case: Case, dry: Answer, real: Answer | None) -> list[Finding]:
-    """Does a dry run say what the same release did with data? One line for each step that differs.
+    """Does a dry run show what the same release did with data? One line for each step that differs.
 
-    ``real``: what its record holds, None if nothing. Held are how it ended, and of every result
-    global shape, dtype, layout, the first shard's shape, and collectives with their bytes, forward
-    and backward apart.
+    ``real``: what its record holds; None if it holds nothing. Compared are how it ended, and of
+    every result the global shape, dtype, layout, the first shard's shape, and collectives with
+    their bytes, forward and backward apart.
     """
     if real is None or isinstance(real.end, Unsupported):
         return []
@@ -114,7 +114,7 @@ def compare_dry_run(case: Case, dry: Answer, real: Answer | None) -> list[Findin
     ]
 
 
-# How a run with data ended where a dry run cannot: a dry run is one rank's and has no values.
+# The run with data ended in a way that a dry run cannot: a dry run has one rank and no values.
 ONLY_WITH_DATA: dict[type, str] = {
     Hung: "with data it hangs; a dry run has one rank, which waits for no other",
     Crashed: "with data it crashes; a dry run computes nothing",
@@ -123,20 +123,20 @@ ONLY_WITH_DATA: dict[type, str] = {
 
 def _comparable_end(answer: Answer) -> tuple[Any, ...]:
     end = answer.end
-    # The message is not held: with no data, JAX's own check of sizes has another.
+    # The message is not compared: without data, JAX's own check of sizes has another message.
     return type(end), getattr(end, "error", ""), getattr(end, "step", "")
 
 
 def _compare_tensors(
     case: Case, before: Observed, after: Observed, dry: bool = False
 ) -> Iterator[tuple[str, Difference]]:
-    """What two reports of a tensor differ in, beside its values."""
+    """In what two reports of a tensor differ, apart from its values."""
     name = after.name
     mesh = mesh_of(case, name)
     for what, one, other in (
         ("shape", f"{before.dtype}{list(before.shape)}", f"{after.dtype}{list(after.shape)}"),
         ("layout", before.layout, after.layout),
-        # What is said with data alone, such as that a result is on its way, a dry run has not.
+        # Some notes exist with data alone, such as that a result is still on its way.
         ("note", before.note if after.note or not dry else "", after.note),
         ("ranks", () if dry else before.disagreements, () if dry else after.disagreements),
         ("local shape", *_locals(before, after)),
@@ -157,7 +157,7 @@ def _compare_tensors(
 
 
 def _locals(before: Observed, after: Observed) -> tuple[Any, Any]:
-    """The shape of the first shard, which is a dry run's too; equal where one shows none."""
+    """The shape of the first shard, which a dry run has too; equal where either shows none."""
     shapes = []
     for one in (before, after):
         first = one.shards[0] if one.shards else None
@@ -169,9 +169,9 @@ def _locals(before: Observed, after: Observed) -> tuple[Any, Any]:
 def _compare_values(
     case: Case, before: Observed, after: Observed, right: Truth
 ) -> Iterator[Difference]:
-    """What two runs with data differ in, of values, shards and offsets."""
+    """In what two runs with data differ: values, shards and offsets."""
     if after.name in right.own:
-        # Random numbers may be others; on which ranks they are the same may not.
+        # Random numbers may differ; the ranks on which they are equal may not.
         for what, was, now in (
             ("values", _equal_arrays(before.full), _equal_arrays(after.full)),
             ("shards", _equal_arrays(before.shards), _equal_arrays(after.shards)),
@@ -194,7 +194,7 @@ def _compare_values(
 
 
 def _equal_arrays(arrays: Sequence[Array | None] | None) -> tuple[str, ...] | None:
-    """For each array its shape, and which of them is the first that is equal to it."""
+    """For each array its shape, and the first array that is equal to it."""
     if arrays is None:
         return None
     return tuple(
@@ -232,7 +232,7 @@ def _collectives_difference(
 
 
 def format_fired(fired: Sequence[Collective] | None) -> str:
-    """Collectives with all that is held of them, in order."""
+    """Collectives with everything that is compared, in order."""
     if fired is None:
         return "not counted"
     told = (

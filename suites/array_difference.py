@@ -1,6 +1,6 @@
 """Are two arrays the same? And if not, where do they first differ?
 
-Bit for bit, or within a tolerance that somebody stated with its reason; never looser.
+Bit for bit, or within a tolerance that is stated with its reason; never looser.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from suites.error_bounds import error_bounds, largest_size
 
 EXACT = Tolerance()
 
-# Whole numbers up to here are exact in the dtype, and so is any sum of them that stays below.
+# Whole numbers up to here are exact in the dtype, and so are sums of them that stay below.
 _LARGEST_WHOLE = {"float16": 2**11, "bfloat16": 2**8, "float32": 2**24, "float64": 2**53}
 
 
@@ -47,14 +47,15 @@ def is_whole(array: NDArray[Any]) -> bool:
 
 
 def magnitudes(question: Question, values: Mapping[str, Value]) -> dict[str, Value]:
-    """A bound on whatever a sum meets on its way: the program with nothing that cancels.
+    """A bound on every number that a sum meets on its way: the program with nothing that cancels.
 
-    Floats in float64, absolute inputs and addends, and subtraction as addition. Integers, which
-    may be indices, are those of ``values``, the reference's. What has no value so has no bound.
+    Floats are taken in float64, inputs and addends by their absolute values, and subtraction as
+    addition. Integers may be indices, so they keep the reference's ``values``. A step that has no
+    value in this form has no bound.
     """
     found, on = {}, meshes_of_tensors(question)
     for given in question.inputs:
-        # The addends of what is owed count as if they were all summed.
+        # The addends of every pending reduction count as if they were all summed.
         layout = Layout(given.layout.dims, tuple((axis, "sum") for axis, _ in given.layout.partial))
         parts = None if given.per_device is None else tuple(map(_absolute, given.per_device))
         value = None if given.value is None else _absolute(given.value)
@@ -83,7 +84,7 @@ def _absolute(array: Array) -> Array:
 def tolerances(
     case: Case, values: Mapping[str, Value], framework: str = ""
 ) -> dict[str, Tolerance]:
-    """How closely each input and result must match, and which elements may be anything.
+    """How closely each input and result must match, and which elements may have any value.
 
     ``values``: the reference's, by the meaning that ``framework`` has.
     """
@@ -108,12 +109,13 @@ def tolerance_for(
     grown: Mapping[str, Value],
     bounds: Callable[[], Mapping[str, NDArray[np.float64]]],
 ) -> Tolerance:
-    """How closely ``name`` must match: bit for bit where it can be, else as stated.
+    """How closely ``name`` must match: bit for bit where it can be, else within roundings.
 
-    Bit for bit if data were only moved, or if everything on the way is a whole number and
-    stays one. Else the roundings of all ops on the way, of the element and of the largest of the
-    result, and what `error_bounds` has beyond them. ``values``: the reference's global values by
-    name. ``grown``: their `magnitudes`. ``bounds``: gives the error bounds of all elements.
+    Bit for bit if data were only moved, or if everything on the way is a whole number and stays
+    one. Otherwise within the roundings of all ops on the way, of the element and of the largest
+    element of the result, and the `error_bounds` beyond them. ``values``: the reference's global
+    values by name. ``grown``: their `magnitudes`. ``bounds``: gives the error bounds of all
+    elements.
     """
     steps = {step.result: step for step in case.question.steps}
     waiting, line = [name], dict[str, None]()
@@ -144,11 +146,11 @@ def tolerance_for(
 def _allowed(
     made: Sequence[tuple[Op, str]], value: Value, bound: NDArray[np.float64], largest: float
 ) -> Tolerance:
-    """The roundings of ops together, absolute ones of the largest element of ``value``.
+    """The roundings of ops together, absolute ones from the largest element of ``value``.
 
     ``made``: each op and the dtype of its result, which may be narrower than that of ``value``.
-    ``bound``: what each element may be off, which adds what cancellation does to small elements,
-    up to the roundings of the ``largest`` value that was met on the way.
+    ``bound``: how far each element may be off. It adds what cancellation does to small elements, up
+    to the roundings of the ``largest`` value met on the way.
     """
     dtype = value.dtype.name
     inexact = [one for one in made if not one[0].moves] or list(made) or [(OPS["sum"], dtype)]
@@ -169,8 +171,9 @@ def _allowed(
     )
 
 
-# The ways of moving values within their errors: all down or up, to the nearest whole number, to
-# what they are compared with, neighbours and operands apart, and up or down as is drawn.
+# How values are moved within their errors: all down or up, to the nearest whole number, to the
+# number they are compared with, neighbours and operands in opposite directions, and up or down at
+# random.
 _WAYS = ("down", "up", "whole", "met", "even", "odd", "drawn", "again", "once more", "last")
 
 
@@ -180,11 +183,11 @@ def undetermined(
     allowed: Mapping[str, Tolerance],
     framework: str = "",
 ) -> dict[str, NDArray[np.bool_]]:
-    """Where a right result may be another: by name, for those with such elements.
+    """The results with elements whose right value is not determined, by name.
 
-    An op that steps (a floor, a comparison, the place of a maximum) is done again on operands that
-    are moved within the errors they may have, and so is all that follows from it. What comes out
-    otherwise in any of several ways is not determined by the question.
+    An op that jumps (a floor, a comparison, the place of a maximum) is done again on operands that
+    are moved within their errors, and so is all that follows from it. The question does not
+    determine an element that comes out differently in any of several ways.
     """
     found: dict[str, NDArray[np.bool_]] = {}
     kinks = _kinks(question, values)
@@ -217,7 +220,7 @@ def undetermined(
             else:
                 mask = _differing_elements(values[step.result], made, _twice(allowed, step))
                 if mask.any():
-                    # What a remainder is off because its operand is, is no step.
+                    # Where a remainder is off because its operand is, nothing has jumped.
                     moved[step.result] = np.where(mask, made, values[step.result])
             if mask.any():
                 found[step.result] = found.get(step.result, np.zeros(mask.shape, np.bool_)) | mask
@@ -225,9 +228,9 @@ def undetermined(
 
 
 def _kinks(question: Question, values: Mapping[str, Value]) -> dict[str, tuple[Value, Value]]:
-    """By gradient, the slopes of both sides, for those that have a kink somewhere.
+    """By gradient, the slopes on both sides, for those that have a kink somewhere.
 
-    There any slope between the two is right, and frameworks choose.
+    Any slope between the two is right there, and frameworks choose.
     """
     found = {}
     for step in question.steps:
@@ -241,7 +244,7 @@ def _kinks(question: Question, values: Mapping[str, Value]) -> dict[str, tuple[V
 def _steps_on(
     step: Step, values: Mapping[str, Value], allowed: Mapping[str, Tolerance]
 ) -> list[str]:
-    """The operands of a step that it steps on and that need not be exact."""
+    """The operands at which a step jumps, and that need not be exact."""
     if not OPS[step.op].jumps or (step.op == "astype" and values[step.result].dtype.kind in "fcV"):
         return []
     return [
@@ -254,7 +257,7 @@ def _steps_on(
 def _perturb_operands(
     step: Step, values: Mapping[str, Value], allowed: Mapping[str, Tolerance], way: str
 ) -> dict[str, Value]:
-    """``values`` with the operands that a step steps on moved within their errors."""
+    """``values`` with the operands at which a step jumps moved within their errors."""
     made, signs = dict(values), np.random.default_rng(_WAYS.index(way))
     for place, name in enumerate(_steps_on(step, values, allowed), way == "odd"):
         value = np.asarray(widen(values[name]))
@@ -281,13 +284,13 @@ def _perturb_operands(
 
 
 def _twice(allowed: Mapping[str, Tolerance], step: Step) -> Tolerance:
-    """Beyond which a result has made a step, and is not just moved with its operands."""
+    """The limit beyond which a result has jumped, and has not just moved with its operands."""
     met = [allowed[name] for name in (step.result, *step.operands)]
     return Tolerance(2 * max(one.rtol for one in met), 2 * max(one.atol for one in met))
 
 
 def _differing_elements(wanted: Value, got: Value, allowed: Tolerance) -> NDArray[np.bool_]:
-    """Where two arrays of a shape differ by more than is allowed; NaN equals NaN."""
+    """Where two arrays of one shape differ by more than is allowed; NaN equals NaN."""
     if wanted.dtype.kind in "biu":
         return np.asarray(wanted != got)
     wider = np.complex128 if wanted.dtype.kind == "c" else np.float64
@@ -299,7 +302,7 @@ def _differing_elements(wanted: Value, got: Value, allowed: Tolerance) -> NDArra
 
 
 def tolerance_of_shard(allowed: Tolerance, spans: tuple[tuple[int, int], ...]) -> Tolerance:
-    """What is allowed of a shard, which holds these index ranges of the whole."""
+    """The tolerance of a shard that holds these index ranges of the whole."""
     if allowed.free is None:
         return allowed
     mask = unpack(allowed.free)[tuple(slice(*span) for span in spans)]
@@ -309,7 +312,8 @@ def tolerance_of_shard(allowed: Tolerance, spans: tuple[tuple[int, int], ...]) -
 def difference(wanted: Array, got: Array, allowed: Tolerance) -> str | None:
     """Where and how ``got`` first differs from ``wanted``; None if it does not.
 
-    NaN equals NaN. Dtype and shape come before values. Elements that are free do not count.
+    NaN equals NaN. Dtype and shape come before values. Elements that may have any value do not
+    count.
     """
     if got.shape != wanted.shape:
         return f"shape {list(got.shape)}, wanted {list(wanted.shape)}"
@@ -321,7 +325,7 @@ def difference(wanted: Array, got: Array, allowed: Tolerance) -> str | None:
     bad = _differing_elements(one, other, allowed)
     if allowed.free is not None:
         free = unpack(allowed.free)
-        # Which elements a part of the whole has is not known here: see `tolerance_of_shard`.
+        # Which elements of the whole a part holds is not known here: see `tolerance_of_shard`.
         bad = bad & ~(free if free.shape == bad.shape else free.any())
     if not bad.any():
         return None

@@ -1,11 +1,10 @@
 """Is an answer sound and right? One row for each thing that is asked of an input or result.
 
-A row of `TENSOR_ASPECTS` names the fields that it looks at. One guard, `check_tensor`, says
-*missing* where a route promised a field and does not show it. A field that was never promised is
-*not comparable*, with the reason.
+A row of `TENSOR_ASPECTS` names the fields that it looks at. One guard, `check_tensor`, reports a
+field as *missing* if the route promised it and does not show it. A field that was never promised
+makes the line *not comparable*, with the reason.
 
-Knows no ledger and no record. Collectives, and what two frameworks have in common, have modules of
-their own.
+Knows no ledger and no record. Other modules check collectives, and compare two frameworks.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from suites.verdict import Finding, agree, differs, not_comparable
 
 
 class Context(msgspec.Struct, frozen=True):
-    """An answer to be judged: of which case, what is right, and what its route promised.
+    """An answer to be judged, with its case, what is right, and what its route promised.
 
     ``missing``: by input and result, the fields that the route promised and does not show.
     ``asked``: by input and result, the layout that it has to have.
@@ -55,12 +54,12 @@ class Context(msgspec.Struct, frozen=True):
 
     @property
     def tensors(self) -> Iterator[Observed]:
-        """What was seen of inputs and results, without the derived meshes."""
+        """What the answer shows of inputs and results, without the derived meshes."""
         meshes = mesh_names(self.case)
         return (one for one in self.answer.seen if one.name.partition("/")[0] not in meshes)
 
     def find(self, name: str) -> Observed | None:
-        """What was seen of ``name``, if anything was."""
+        """What the answer shows of ``name``; None if it shows nothing."""
         return next((one for one in self.answer.seen if one.name == name), None)
 
     @property
@@ -84,7 +83,7 @@ Check = Callable[[Context, Observed], Finding | None]
 class TensorAspect(msgspec.Struct, frozen=True):
     """One thing that is asked of an input or result.
 
-    ``shows``: the fields of an `Observed` that it looks at. ``look``: the finding, if there is one.
+    ``shows``: the fields of an `Observed` that it looks at. ``look``: gives the finding, or None.
     ``when``: whether it is asked at all.
     """
 
@@ -95,7 +94,7 @@ class TensorAspect(msgspec.Struct, frozen=True):
 
 
 def check_tensor(context: Context, row: TensorAspect, seen: Observed) -> Finding | None:
-    """What a row says of a tensor, or that the answer lacks what the route promised."""
+    """The finding of a row for one tensor; `Missing` if it lacks a field that was promised."""
     if not row.when(context, seen):
         return None
     lacking = context.missing.get(seen.name, frozenset())
@@ -109,12 +108,12 @@ def check_tensor(context: Context, row: TensorAspect, seen: Observed) -> Finding
 
 
 def has_shards(seen: Observed) -> bool:
-    """Whether some shard is shown, or in a dry run its shape."""
+    """Whether the answer shows a shard, or in a dry run the shape of one."""
     return seen.local is not None or any(one is not None for one in seen.shards or ())
 
 
 def check_tensors(context: Context, rows: tuple[TensorAspect, ...]) -> list[Finding]:
-    """What these rows say of everything that was seen, and of what was not seen and should be."""
+    """The findings of these rows for all that the answer shows, and for what it should show."""
     found = [
         finding
         for seen in context.tensors
@@ -130,12 +129,12 @@ def check_tensors(context: Context, rows: tuple[TensorAspect, ...]) -> list[Find
 
 
 def double_tolerance(allowed: Tolerance) -> Tolerance:
-    """How far two results may differ from one another that may each be so far from the truth."""
+    """The tolerance between two results that each may be as far from the truth as ``allowed``."""
     return msgspec.structs.replace(allowed, rtol=2 * allowed.rtol, atol=2 * allowed.atol)
 
 
 def global_value(case: Case, seen: Observed) -> tuple[Array, ...] | None:
-    """The global value as materialised, else what the shards join to; None if neither is there."""
+    """The global value as materialised, else what the shards join to; None without either."""
     if seen.full:
         return seen.full
     layout, mesh = seen.layout, mesh_of(case, seen.name)
@@ -174,8 +173,8 @@ def check_ending(context: Context) -> Finding:
 def check_soundness(context: Context, seen: Observed) -> Finding | None:
     """Does an answer agree with itself?
 
-    Every rank reports the same; shards are the slices of the answer's own global value that its
-    own layout implies, pending reductions lead to it, offsets are those of the slices.
+    Every rank reports the same. The shards are slices of the answer's own global value, cut by its
+    own layout. Pending reductions lead to that value. Offsets are those of the slices.
     """
     found = _find_contradiction(context, seen)
     if found is not None:
@@ -208,7 +207,7 @@ def _find_contradiction(context: Context, seen: Observed) -> Observation | None:
         if shard.shape != local_shape(held[p]):
             return seen_as.WrongShard(p, local_shape(held[p]), shard.shape)
     for p, begins in enumerate(seen.offsets or ()):
-        # It means nothing where a shard without elements begins.
+        # Where an empty shard begins means nothing.
         if begins not in (None, offset(held[p])) and 0 not in local_shape(held[p]):
             return seen_as.WrongOffset(p, offset(held[p]), begins or ())
     if not seen.full or seen.shards is None:
@@ -217,7 +216,7 @@ def _find_contradiction(context: Context, seen: Observed) -> Observation | None:
     if full.shape != seen.shape:
         return seen_as.WrongShape(seen.shape, full.shape)
     if layout.partial:
-        # An element that may be anything is to be one thing in one answer.
+        # Where any value is right, one answer must still show one value only.
         allowed = msgspec.structs.replace(context.right.allowed.get(seen.name, EXACT), free=None)
         allowed = double_tolerance(allowed)
         return (
@@ -237,14 +236,14 @@ def _find_wrong_reduction(
 ) -> Observation | None:
     """Whether the addends beside some device do not reduce to the global value.
 
-    Where those beside another device reduce to something else, the replicas differ.
+    If those beside another device reduce to something else, the replicas differ.
     """
     shards = [unpack(shard) for shard in seen.shards or () if shard is not None]
     if any(op == "avg" for _, op in layout.partial) and full.dtype.kind in "biu":
         return None
     named, first = set(axes_of_layout(layout)), pack(join_shards(mesh, layout, shards, seen.shape))
     for p, where in enumerate(coordinates(mesh)):
-        # One position for each set of replicas: those that are first along every axis named.
+        # One position for each set of replicas: the first along every named axis.
         if any(index and axis in named for axis, index in where.items()):
             continue
         total = pack(join_shards(mesh, layout, shards, seen.shape, p))
@@ -256,11 +255,11 @@ def _find_wrong_reduction(
 
 
 def check_value(context: Context, seen: Observed) -> Finding | None:
-    """Is the global value right? Held against the case's own right value or the reference's."""
+    """Is the global value right? Compared with the case's right value, or the reference's."""
     case, right, name = context.case, context.right, seen.name
     aspect = value_aspect(case, name)
     typed = right.typed.get(name)
-    # torch shows the shape of a shard of what is no DTensor.
+    # torch shows the shape of a local shard for a result that is no DTensor.
     if typed is not None and not (
         context.is_dry_run and seen.layout is None and seen.local == seen.shape
     ):
@@ -289,14 +288,14 @@ def check_value(context: Context, seen: Observed) -> Finding | None:
 
 
 def compare_values(wanted: Array, got: Array, allowed: Tolerance) -> seen_as.WrongValue | None:
-    """The observation of a value that is not the right one; None if it is."""
+    """The observation of a wrong value; None if the value is right."""
     if difference(wanted, got, allowed) is None:
         return None
     return seen_as.WrongValue(wanted, got, None, allowed)
 
 
 def _check_sampled_gradient(case: Case, seen: Observed) -> Finding | None:
-    """Elements of an unsharded gradient of a recipe, against differences of the NumPy loss."""
+    """Compare some elements of a recipe's unsharded gradient with differences of the NumPy loss."""
     found = sampled_gradient(case, seen)
     aspect = value_aspect(case, seen.name)
     if found is None:
@@ -309,7 +308,7 @@ def _check_sampled_gradient(case: Case, seen: Observed) -> Finding | None:
 def _check_shards_of_value(
     context: Context, seen: Observed, wanted: Array, allowed: Tolerance
 ) -> Finding | None:
-    """Shards of what has no global value, such as a parameter that no parallel plan took up."""
+    """Check shards of what has no global value, such as a parameter outside the parallel plan."""
     aspect, layout = value_aspect(context.case, seen.name), context.asked.get(seen.name)
     if layout is None or layout.partial or seen.shards is None:
         return not_comparable(seen.name, aspect, "neither a global value nor shards")
@@ -323,7 +322,7 @@ def _check_shards_of_value(
 
 
 def check_layout(context: Context, seen: Observed) -> Finding | None:
-    """Is the layout the one that the case asks for, or that the parallel plan has?"""
+    """Is the layout the one that the case asks for, or the one of the parallel plan?"""
     wanted, mesh = context.asked[seen.name], mesh_of(context.case, seen.name)
     if seen.layout is None:
         return _check_local_shapes(mesh, seen, wanted)
@@ -334,7 +333,7 @@ def check_layout(context: Context, seen: Observed) -> Finding | None:
 
 
 def _check_local_shapes(mesh: Mesh, seen: Observed, wanted: Layout) -> Finding:
-    """The shapes of the shards of what reports no layout have to be those of the layout asked."""
+    """Where no layout is reported, do the shards' shapes fit the layout that was asked for?"""
     held = [local_shape(one) for one in index_ranges(mesh, wanted, seen.shape)]
     got = [None if one is None else one.shape for one in seen.shards or ()]
     if seen.local is not None:
@@ -346,7 +345,7 @@ def _check_local_shapes(mesh: Mesh, seen: Observed, wanted: Layout) -> Finding:
 
 
 def check_stated_shards(context: Context, seen: Observed) -> Finding | None:
-    """Are shards and offsets those that the case states?"""
+    """Are shards and offsets the ones that the case states?"""
     said, name = context.case.expectation, seen.name
     shards = zip(said.shards.get(name, ()), seen.shards or ())
     for position, (wanted, got) in enumerate(shards):
@@ -367,7 +366,7 @@ def check_stated_shards(context: Context, seen: Observed) -> Finding | None:
 
 
 def _explain_stated_shard(context: Context, name: str, position: int, wanted: Array) -> str:
-    """Where the case states another shard than the reference has: which that is."""
+    """Where the case states another shard than the reference has, a sentence that says so."""
     value, layout = context.right.values.get(name), context.asked.get(name)
     if value is None or layout is None or layout.partial:
         return ""
@@ -383,7 +382,7 @@ def _states_shards(context: Context, seen: Observed) -> bool:
 
 
 def check_ranks_agree(context: Context, seen: Observed) -> Finding | None:
-    """Has every rank the same unsharded step of a recipe?"""
+    """Do all ranks have the same unsharded step of a recipe?"""
     if seen.disagreements:
         return differs(seen.name, "soundness", seen_as.RanksDiffer(seen.disagreements))
     for position, other in enumerate(seen.full):
@@ -408,10 +407,10 @@ TENSOR_ASPECTS: tuple[TensorAspect, ...] = (
 
 
 def check_meshes(context: Context) -> list[Finding]:
-    """Does every device see the derived meshes as the reference does, or as the case says?
+    """Does every device see the derived meshes as the reference does, or as the case states?
 
-    Its grid of devices, its coordinate, its group along each axis; and a mesh step that is wrong
-    has made none.
+    Each device shows the grid of devices, its coordinate, and its group along each axis. A mesh
+    step that is invalid must make no mesh.
     """
     case, found = context.case, list[Finding]()
     names = mesh_names(case) & {*case.question.check}

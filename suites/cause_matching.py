@@ -35,10 +35,10 @@ from suites.verdict import Finding
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """What explains a finding: ``cause``, None if nothing does.
+    """What explains a finding: ``cause``, or None if nothing does.
 
-    ``first``: it fits the cause itself, and inherits nothing. ``others``: ids of causes that fit as
-    well, which must be none.
+    ``first``: the finding fits the cause itself, and inherits nothing. ``others``: ids of further
+    causes that fit; there must be none.
     """
 
     cause: Cause | None = None
@@ -57,7 +57,7 @@ def find_causes(
     fact: Facts,
     right: Truth,
 ) -> list[Explanation]:
-    """What explains each of the findings about an answer, in their order."""
+    """What explains each finding about an answer, in their order."""
     out = [UNEXPLAINED] * len(found)
     bad = [index for index, one in enumerate(found) if one.bad]
     if not bad:
@@ -84,7 +84,7 @@ def find_causes(
         if inherited is not None:
             out[index] = msgspec.structs.replace(inherited, first=False, others=())
             continue
-        # All that is wrong with one result has one cause, whichever aspect shows it best.
+        # All that is wrong with one result has one cause, in whichever aspect it shows best.
         alike = [i for i in bad if found[i].step == step and found[i].severity != "costly"]
         for shows in alike:
             fit = _matching_causes(case, answer, found[shows], causes, fact, right)
@@ -134,7 +134,7 @@ def _matching_causes(
     fit = [
         one
         for one in causes
-        # What a framework was asked to do is no fault of its own, whatever it looks like.
+        # A framework that did what it was asked is not at fault, whatever the result looks like.
         if (one.documented or not asked)
         and kind in one.observed
         and (not one.aspect or found.aspect in one.aspect)
@@ -149,7 +149,7 @@ def _matching_causes(
 
 
 def relations_of(case: Case, answer: Answer, found: Finding, right: Truth) -> frozenset[Relation]:
-    """All relations of the wrong value in a finding to the right one; none of another finding."""
+    """All relations of a wrong value to the right one; none for any other finding."""
     one = found.observation
     if not isinstance(one, WrongValue):
         return frozenset()
@@ -160,10 +160,10 @@ def relations_of(case: Case, answer: Answer, found: Finding, right: Truth) -> fr
 
 
 def ending_message(observed: Observation) -> str:
-    """What a framework said when it did not come to the end; "" if it said nothing.
+    """The message with which a framework ended early; "" if there is none.
 
-    Of a dry run that ended in another way than the run with data: what was said with data. Of one
-    that differs in a local shape: both shapes.
+    For a dry run that ended in another way than the run with data: the message of the run with
+    data. For one whose local shape differs: both shapes.
     """
     if isinstance(observed, DryRunDiffers):
         return "; ".join(
@@ -201,10 +201,10 @@ def _plan_fits(cause: Cause, observed: Observation) -> bool:
 def ops_at_fault(
     case: Case, step: str | None, shown: Collection[str] | None = None
 ) -> Collection[str]:
-    """The ops that can be at fault where something shows at a step, as `Named.step` has them.
+    """The ops that can be at fault where a finding shows at a step, as `Named.step` has them.
 
-    Its own; those of steps before it that nobody looked at; those that a gradient goes through.
-    ``shown``: what an answer shows, of what is checked; all of it if None.
+    The step's own op, those of earlier steps that are not checked, and those that a gradient goes
+    through. ``shown``: the part of what is checked that the answer shows; all of it if None.
     """
     question, name = case.question, result_name(step)
     made = {one.result: one for one in question.steps}
@@ -236,7 +236,7 @@ def _operands(case: Case, step: str | None, right: Truth) -> list[Array]:
 
 
 def _addends(case: Case, answer: Answer, step: str | None) -> list[Array]:
-    """What devices have of pending reductions: at the step itself, its operands and the inputs.
+    """What devices hold of pending reductions: at the step itself, its operands and the inputs.
 
     Both what single devices hold, and the whole addend where it is split over other axes.
     """
@@ -255,7 +255,7 @@ def _addends(case: Case, answer: Answer, step: str | None) -> list[Array]:
 
 
 def _joined(mesh: Mesh, layout: Layout, shards: list[Array], shape: tuple[int, ...]) -> list[Array]:
-    """The whole addends that are shared out over the axes that split something."""
+    """The whole addends of a pending reduction, where each is split over some axes."""
     held = map(local_shape, index_ranges(mesh, layout, shape) if layout.ndim == len(shape) else ())
     if not any(layout.dims) or [one.shape for one in shards] != list(held):
         return []

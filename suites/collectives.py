@@ -1,8 +1,8 @@
 """Are the collectives that a framework fired those that its own layouts imply?
 
-Equal; equal by a named lowering rule; or another plan, which is costly if it moves more bytes than
-the implied one and free if it does not. A rule explains a count and never hides one: what it cannot
-match one for one is another plan.
+They may be equal, equal by a named lowering rule, or another plan. Another plan is costly if it
+moves more bytes than the implied one, and free if it does not. A rule explains a count and never
+hides one: where collectives do not match one for one, it is another plan.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from suites.simplified_program import needed_steps
 from suites.tensors import FULL, mesh_of, result_name
 from suites.verdict import Finding, agree, differs, not_comparable
 
-# A collective over k axes counts as k over one axis each when it is matched.
+# When it is matched, a collective over k axes counts as k collectives over one axis each.
 CountsByAxis = Counter[tuple[str, str]]
 
 
@@ -56,8 +56,8 @@ ONE_AXIS_AT_A_TIME = Lowering(
 class LoweringResult(msgspec.Struct, frozen=True):
     """How counted collectives relate to implied ones.
 
-    ``rules``: the lowering rules that it took, none if they are equal as they stand.
-    ``plan``: the kind of the other plan, None if they are equal or explained.
+    ``rules``: the lowering rules that were needed; none if the two are equal. ``plan``: the kind of
+    the other plan; None if they are equal or explained.
     """
 
     rules: tuple[Lowering, ...] = ()
@@ -65,7 +65,7 @@ class LoweringResult(msgspec.Struct, frozen=True):
 
 
 def count_by_axis(mesh: Mesh, collectives: Iterable[Collective]) -> CountsByAxis:
-    """Kinds by single axis of size > 1. Groups that fit no axes keep an axis called "?"."""
+    """Kinds by single axis of size > 1. Groups that fit no axes are counted under the axis "?"."""
     found: CountsByAxis = Counter()
     for one in collectives:
         for axis in one.axes or ("?",):
@@ -90,7 +90,7 @@ def explain_by_lowerings(
     wanted: tuple[Collective, ...],
     lowerings: Lowerings = (),
 ) -> LoweringResult:
-    """How what was counted follows from what is implied, by a framework's lowering rules."""
+    """How the counted collectives follow from the implied ones, by a framework's lowering rules."""
     if _count_by_axes(mesh, counted) == _count_by_axes(mesh, wanted):
         return LoweringResult()
     rules: list[Lowering] = []
@@ -127,7 +127,7 @@ def plan_kind(mesh: Mesh, counted: Fired, wanted: Fired) -> RedistributionPlanKi
 
 
 def plan_kind_of_extra(extra: Iterable[str]) -> RedistributionPlanKind:
-    """A name for what a plan does beside what is implied, by the kinds of its collectives."""
+    """A name for what a plan does beyond what is implied, by the kinds of its collectives."""
     kinds = {*extra}
     if not kinds:
         return "fewer"
@@ -143,7 +143,7 @@ def plan_kind_of_extra(extra: Iterable[str]) -> RedistributionPlanKind:
 
 
 class ImpliedCollectives(msgspec.Struct, frozen=True):
-    """What a step implies, and the cheapest that would do where it is a change of layout."""
+    """What a step implies; and for a change of layout, the cheapest plan."""
 
     implied: tuple[Collective, ...]
     cheapest: tuple[Collective, ...] | None = None
@@ -153,7 +153,7 @@ def implied_by_redistribution(
     mesh: Mesh, source: Layout, target: Layout, shape: tuple[int, ...], itemsize: int
 ) -> ImpliedCollectives:
     """What a change of layout implies, and its cheapest plan."""
-    # Devices that see another mesh have the same, and no part in it.
+    # Devices that see another mesh hold the same and take no part.
     mesh = Mesh(
         tuple((name, mesh[name]) for name in mesh.layout_axes), tuple(range(_seen_by(mesh)))
     )
@@ -179,7 +179,7 @@ def _itemsize(dtype: str) -> int:
 def implied_by_step(
     mesh: Mesh, step: Step, operands: list[Observed], result: Observed
 ) -> ImpliedCollectives | None:
-    """What a step implies by the layouts reported around it; None if no rule says."""
+    """What a step implies by the layouts reported around it; None if there is no rule."""
     sources = [operand.layout for operand in operands]
     if not all(isinstance(one, Layout) for one in (*sources, result.layout)):
         return None
@@ -208,7 +208,7 @@ def implied_by_step(
 def compare_collectives(
     mesh: Mesh, subject: str, step: str | None, counted: Fired, by: ImpliedCollectives
 ) -> Finding:
-    """The finding for counted collectives against what is implied."""
+    """The finding for counted collectives, compared with what is implied."""
     explained = explain_by_lowerings(mesh, counted, by.implied, lowerings_of(subject))
     if explained.plan is not None:
         observed = OtherRedistributionPlan(explained.plan, by.implied, counted, by.cheapest)
@@ -226,7 +226,7 @@ def compare_collectives(
 def one_axis_at_a_time(
     mesh: Mesh, subject: str, counted: Fired, by: ImpliedCollectives
 ) -> tuple[Lowering, ...]:
-    """The rule, where what was done one axis at a time could have been one collective."""
+    """The rule, where one collective over both axes would have done what was done axis by axis."""
     if by.cheapest is None or only_executes_plans(subject):
         return ()
     merged = count_by_axis(mesh, counted) == count_by_axis(mesh, by.cheapest)
@@ -234,7 +234,7 @@ def one_axis_at_a_time(
 
 
 def check_collectives(context: Context) -> list[Finding]:
-    """Each step's collectives, each materialisation's, and the whole program's where it is one."""
+    """Findings on each step's collectives, each materialisation's, and the whole program's."""
     case, answer = context.case, context.answer
     found = [_check_program(context, answer.program)] if answer.program is not None else []
     if "program" in context.missing.get("", ()):
@@ -261,7 +261,7 @@ def check_collectives(context: Context) -> list[Finding]:
 
 
 def _check_step(context: Context, step: Step, seen: Observed, counted: Fired) -> Finding:
-    """What a step fired, against what the layouts reported around it imply."""
+    """Compare what a step fired with what the layouts reported around it imply."""
     case, subject = context.case, context.answer.subject
     mesh = mesh_of(case, step.result)
     names = step.operands
@@ -282,7 +282,7 @@ def _check_step(context: Context, step: Step, seen: Observed, counted: Fired) ->
     if by is None:
         return not_comparable(step.result, "collectives", why)
     if subject.endswith(":cheapest"):
-        # It executes that plan, so that plan is what it is held against.
+        # It executes that plan, so it is compared with that plan.
         planned = by.cheapest or by.implied
         by = ImpliedCollectives(planned, planned)
     return compare_collectives(mesh, subject, step.result, counted, by)
@@ -300,7 +300,7 @@ def _operand(context: Context, name: str) -> Observed | None:
 
 
 def _keeps_shards(case: Case, name: str, before: Observed, after: Observed) -> bool:
-    """Whether every device has of the result, on another mesh, what it had of the operand."""
+    """Whether every device holds the same of the result, on another mesh, as of the operand."""
     held = []
     for at, one in ((name, before), (after.name, after)):
         mesh = mesh_of(case, at)
@@ -311,7 +311,7 @@ def _keeps_shards(case: Case, name: str, before: Observed, after: Observed) -> b
 
 
 def _check_program(context: Context, counted: Fired) -> Finding:
-    """A program compiled as one is held against the sum of the steps that are checked.
+    """Compare a program that is compiled as one with the sum of the steps that are checked.
 
     Equal steps are merged, and steps that no checked result needs are left out.
     """
@@ -350,7 +350,7 @@ def _check_program(context: Context, counted: Fired) -> Finding:
 
 
 def _apply_stated_counts(context: Context, found: list[Finding]) -> list[Finding]:
-    """What the case itself says of collectives comes before what layouts imply."""
+    """What the case states about collectives comes before what layouts imply."""
     said: dict[str | None, Finding] = {}
     if context.answer.subject == "torch":
         for step, wanted in context.case.expectation.counts.items():
@@ -362,7 +362,7 @@ def _apply_stated_counts(context: Context, found: list[Finding]) -> list[Finding
         if stated is None:
             said[one.step] = one
         elif stated.severity is None and one.severity is not None:
-            # As stated, and more than implied all the same.
+            # The count is as stated, and still more than implied.
             said[one.step] = msgspec.structs.replace(one, why=stated.why)
     return [*said.values()]
 
@@ -385,7 +385,7 @@ def _check_count(step: str | None, wanted: dict[str, int], fired: Fired | None) 
 def _check_sufficient(context: Context) -> Finding | None:
     """Whether a program fired more collectives than the case's source says suffice.
 
-    Held against the number alone, over all kinds: another plan may do with others.
+    Only the number over all kinds is compared, since another plan may use other kinds.
     """
     case, answer = context.case, context.answer
     enough = case.expectation.sufficient
@@ -403,5 +403,5 @@ def _check_sufficient(context: Context) -> Finding | None:
 
 
 def same_counts(one: Fired, other: Fired) -> bool:
-    """Whether two subjects fired the same kinds equally often: the bare counts."""
+    """Whether two subjects fired the same kinds equally often."""
     return Counter(c.kind for c in one) == Counter(c.kind for c in other)

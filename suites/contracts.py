@@ -1,7 +1,7 @@
 """Did a training step fire the collectives that its contract says? Pass by pass, byte for byte.
 
-What was counted is rewritten into what is due by named lowering rules; what no rule accounts
-for is missing or extra, and is said with its axis, its pass and its bytes.
+Named lowering rules rewrite what was counted into what is due. What no rule accounts for is missing
+or extra, and is reported with its axis, its pass and its bytes.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from suites.observation import BrokenContract, Fired, WrongCount
 from suites.verdict import Finding, agree, differs, not_comparable
 from suites.wording import format_operand_bytes
 
-# A rule of recipes alone, beside those of single steps.
+# This rule is for recipes alone. Single steps have the others.
 OTHER_GROUPING = Lowering(
     "tensors are grouped in another way",
     "the same bytes are moved in another number of collectives",
 )
 
-# Of a pass: kind and axes of size > 1, and how many bytes the local operands have together.
+# In a pass: a kind with its axes of size > 1, and the bytes of all local operands together.
 Key = tuple[CollectiveKind, frozenset[str]]
 BytesByKey = Counter[Key]
 
@@ -46,8 +46,8 @@ BytesByKey = Counter[Key]
 class PassComparison(msgspec.Struct, frozen=True):
     """How the collectives of a pass relate to what is due.
 
-    ``rules``: those that it took. ``missing`` and ``extra``: what no rule accounts for.
-    ``spared``: what was spare and not done.
+    ``rules``: those that were needed. ``missing`` and ``extra``: what no rule accounts for.
+    ``spared``: optional collectives that were not fired.
     """
 
     rules: tuple[Lowering, ...]
@@ -57,7 +57,7 @@ class PassComparison(msgspec.Struct, frozen=True):
 
     @property
     def plan(self) -> RedistributionPlanKind | None:
-        """What kind of other plan it is, None if it is none."""
+        """The kind of the other plan; None if it is the plan that is due."""
         if not self.missing and not self.extra:
             return None
         if not self.extra:
@@ -71,10 +71,10 @@ def explain_pass(
     counted: Iterable[Collective],
     wanted: Iterable[ExpectedCollectives],
 ) -> PassComparison:
-    """How what was counted in a pass follows from what is due in it.
+    """How the collectives counted in a pass follow from what is due in it.
 
-    What is counted is rewritten, byte for byte, into what is due: a rewriting that is not one
-    of the lowering rules is none.
+    Lowering rules rewrite what is counted into what is due, byte for byte. No other rewriting is
+    accepted.
     """
     counted, wanted = tuple(counted), tuple(wanted)
     extra, lacking = _bytes(mesh, counted), BytesByKey()
@@ -87,8 +87,8 @@ def explain_pass(
         _take(extra, lacking, key, key)
     number = sum(one.count for one in wanted if not one.term.spare)
     for one in wanted:
-        # What is spare is done whole or not at all. Where it looks like what is due, as keys that
-        # a ring passes again look like their gradients, the values tell.
+        # An optional collective is fired whole or not at all. Where it looks like one that is due,
+        # as keys that a ring passes again look like their gradients, the values tell them apart.
         key = one.term.kind, _axes_larger_than_one(mesh, one.term.axes)
         if one.term.spare and extra[key] >= one.bytes:
             extra[key] -= one.bytes
@@ -121,7 +121,7 @@ def _bytes(mesh: Mesh, counted: Iterable[Collective]) -> BytesByKey:
 
 
 def _take(extra: BytesByKey, lacking: BytesByKey, have: Key, need: Key) -> int:
-    """Let what there is too much of stand for what is lacking; the bytes that were so settled."""
+    """Settle what is lacking with what there is too much of; the number of bytes settled."""
     n = min(extra[have], lacking[need])
     extra[have] -= n
     lacking[need] -= n
@@ -160,8 +160,8 @@ def _reduce_wider(
 ) -> None:
     """An all-reduce over more axes, then a slice, for a reduce-scatter and an all-reduce.
 
-    The all-reduce may have been due before the reduce-scatter, of whole operands, or after it,
-    of what is left of them.
+    The all-reduce may have been due before the reduce-scatter, on whole operands, or after it, on
+    what the reduce-scatter leaves.
     """
     group = math.prod(mesh[axis] for axis in axes)
     for kind, wider in [key for key in extra if extra[key] and key[1] > axes]:
@@ -169,7 +169,7 @@ def _reduce_wider(
             continue
         rest: Key = "all-reduce", wider - axes
         n = min(extra[kind, wider], lacking["reduce-scatter", axes])
-        # All of what is due over the other axes is in it, or else as much as fits.
+        # It covers all that is due over the other axes, or else as much as fits.
         shares = [share for share in (1, group) if lacking[rest] * share >= n > 0]
         if shares:
             share = next((one for one in shares if lacking[rest] * one == n), shares[0])
@@ -180,7 +180,7 @@ def _reduce_wider(
 
 
 def check_contract(context: Context) -> list[Finding]:
-    """Pass by pass: did it fire what the contract of its recipe says, or what the case states?"""
+    """For each pass: did it fire what the recipe's contract says, or what the case states?"""
     case, answer = context.case, context.answer
     if answer.program is None or not isinstance(answer.end, Done):
         return []
@@ -211,7 +211,7 @@ def contract_terms(case: Case) -> tuple[ExpectedCollectives, ...]:
 
 
 def as_collective(mesh: Mesh, one: ExpectedCollectives) -> Collective:
-    """What is due, all as one collective: for its bytes."""
+    """What is due, as one collective with all its bytes."""
     group = math.prod(mesh[axis] for axis in one.term.axes)
     return Collective(one.term.kind, one.term.axes, group, one.bytes, one.term.pass_)
 
@@ -219,7 +219,7 @@ def as_collective(mesh: Mesh, one: ExpectedCollectives) -> Collective:
 def byte_factors(
     mesh: Mesh, counted: Iterable[Collective], wanted: Iterable[ExpectedCollectives]
 ) -> tuple[str, str]:
-    """Bytes received by the busiest device, over the contract's and over what cannot be spared."""
+    """Bytes of the busiest device, over the contract's and over those that are not optional."""
     ours, wanted = sum(map(received_bytes, counted)), tuple(wanted)
     texts = []
     for some in (wanted, [one for one in wanted if not one.term.spare]):
@@ -236,7 +236,7 @@ def _compare_pass(
     explained = explain_pass(mesh, lowerings, counted, wanted)
     spared = _all_in_one(mesh, explained.spared)
     if explained.plan is not None:
-        # What is spare may be left out: it is no part of what the plan has to move.
+        # An optional collective may be left out: the plan need not move its bytes.
         due = tuple(as_collective(mesh, one) for one in wanted)
         if spared:
             due = tuple(as_collective(mesh, one) for one in wanted if not one.term.spare)

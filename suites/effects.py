@@ -1,8 +1,7 @@
-"""What did a step do, judged from the shards before and after it alone?
+"""What did a step do, judged by the shards before and after it alone?
 
-Nothing, moving data, or reducing it: named without any counter, so that it can guard the
-counters. Needs data in which every element can be told from every other, and says when
-they cannot.
+Nothing, a move of data, or a reduction. No counter is used, so this can guard the counters. It
+needs data in which all elements differ, and says so when they do not.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ Shards = list[NDArray[Any]]
 class Effect(msgspec.Struct, frozen=True):
     """What happened between two sets of shards.
 
-    "nothing": every device had what it has. "moved": some device has elements that others had;
-    ``ways`` are the sets of fewest mesh axes along which they can have come. "reduced": some
+    "nothing": every device already had what it holds. "moved": some device has elements that others
+    had; ``ways`` are the smallest sets of mesh axes along which they can have come. "reduced": some
     device has an element that none had.
     """
 
@@ -76,9 +75,8 @@ def effect_of(mesh: Mesh, before: Shards, after: Shards) -> Effect | None:
 def explain_misfit(effect: Effect, counted: tuple[Collective, ...], picks: bool = False) -> str:
     """Why counted collectives cannot have had this effect; "" if they can.
 
-    ``picks``: a maximum or minimum was owed, whose reduction moves elements.
-    Where nothing happened, anything may have been fired in vain: that is for the collectives
-    to be held against what is implied.
+    ``picks``: the pending reduction was a maximum or minimum, which moves elements. Where nothing
+    happened, any collective may have been fired in vain: the aspect `collectives` judges that.
     """
     if effect.kind == "nothing":
         return ""
@@ -146,7 +144,7 @@ def _has_max_or_min(case: Case, seen: dict[str, Observed], name: str) -> bool:
 
 
 def _shards_before(case: Case, seen: dict[str, Observed], name: str) -> Shards | None:
-    """The shards that a step found: as observed, or as the question places an input."""
+    """The shards before a step: as observed, or as the question places an input."""
     given = next((one for one in case.question.inputs if one.name == name), None)
     if name in seen or given is None:
         return _complete_shards(seen.get(name))
@@ -157,7 +155,7 @@ def _shards_before(case: Case, seen: dict[str, Observed], name: str) -> Shards |
 
 
 def _reorder_to_mesh(source: Mesh, target: Mesh, shards: Shards | None) -> Shards | None:
-    """Shards by position of one mesh, by that of another on the same devices; None on others."""
+    """Shards in the order of another mesh on the same devices; None if the devices differ."""
     if shards is None or source == target:
         return shards
     of_device = dict(zip(source.devices, shards, strict=True))

@@ -1,9 +1,9 @@
 """How far may a right result be off? A bound for each element, carried from step to step.
 
-A step adds the roundings of its own op, and passes on the errors of its operands as far as they
-matter to it: it is done again on operands that are moved within their errors. So a large number
-that a later step makes irrelevant, such as the -1e9 of an attention mask, allows nothing. Does not
-know what a framework answered.
+A step adds the roundings of its own op. It passes on the errors of its operands as far as they
+change its result: the step is done again on operands that are moved within their errors. So a large
+number that a later step makes irrelevant, such as the -1e9 of an attention mask, allows nothing.
+Does not know what a framework answered.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from suites.tensors import upstream
 
 Bound = NDArray[np.float64]
 
-# How operands are moved within their errors: all up, all down, and by two drawn patterns of signs.
+# How operands are moved within their errors: all up, all down, and by two random patterns of signs.
 _WAYS = ("up", "down", "drawn", "drawn again")
-# What the worst pattern of signs may do beyond those that are tried.
+# The worst pattern of signs may do this much more than those that are tried.
 _SAFETY = 2.0
-# Sums of products: they cancel, and their roundings are those of the absolute products.
+# Sums of products cancel. Their roundings are those of the absolute products.
 _SUMMING = ("reduction", "contraction", "convolution", "attention", "ordering", "fft", "linalg")
 
 
 def error_bounds(
     case: Case, values: Mapping[str, Value], magnitudes: Mapping[str, Value]
 ) -> dict[str, Bound]:
-    """By input and result, the absolute error that each element may have; shapes as ``values``.
+    """For each input and result, the absolute error that each element may have, in the same shape.
 
     ``values``: the reference's. ``magnitudes``: the same with nothing that cancels, where it is
     known.
     """
     found: dict[str, Bound] = {}
-    # Infinities and NaN are values like any other, and have no error.
+    # Infinities and NaN have no error: they are right or wrong.
     with np.errstate(all="ignore"):
         for given in case.question.inputs:
             value = values[given.name]
@@ -57,7 +57,7 @@ def error_bounds(
 
 
 def _of_step(step: Step, values: Mapping[str, Value], errors: Mapping[str, Bound]) -> Bound:
-    """The roundings of the op itself, and what is passed on of its operands' errors."""
+    """The roundings of the op itself, and its operands' errors as far as it passes them on."""
     op, value = OPS[step.op], values[step.result]
     rtol = 0.0 if op.moves else tolerance(op, value.dtype.name).rtol
     if value.dtype.kind in "biu":
@@ -75,7 +75,7 @@ def _of_step(step: Step, values: Mapping[str, Value], errors: Mapping[str, Bound
         grown = _done(step, wide | {name: np.abs(wide[name]) for name in real}, value.shape)
         if grown is not None:
             total = total + rtol * np.abs(grown)
-    # An op that jumps makes a step of a small error; such elements are left out by themselves.
+    # An op that jumps turns a small error into a whole step. Such elements are left out elsewhere.
     # Operands are rounded once on the way into the op.
     if not op.jumps:
         once = rtol / op.roundings
@@ -93,7 +93,7 @@ def _of_step(step: Step, values: Mapping[str, Value], errors: Mapping[str, Bound
 
 
 def _of_gradient(case: Case, step: Step, values: Mapping[str, Value]) -> Bound:
-    """By the roundings of every op on the way, of the largest of gradient, loss and inputs."""
+    """From the roundings of every op on the way, and the largest of gradient, loss and inputs."""
     of, by = map(str, step.args)
     made = {one.result: OPS[one.op] for one in case.question.steps}
     on_the_way = upstream(case, of)
@@ -122,11 +122,11 @@ def _moved(value: Value, error: Bound, way: str, place: int) -> Value:
 
 
 def _finite(bound: Value) -> Bound:
-    """A bound without what is no number: there a value that is no number is wanted."""
+    """A bound with 0 where it is not finite: there the value itself is NaN or infinite."""
     return np.nan_to_num(np.asarray(bound, np.float64), nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def largest_size(value: Value) -> float:
-    """The largest absolute value of the elements that are numbers; 0 if there are none."""
+    """The largest absolute value among the finite elements; 0 if there are none."""
     size = np.abs(widen(value)).astype(np.float64)
     return float(np.max(size[np.isfinite(size)], initial=0))

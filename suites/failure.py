@@ -36,7 +36,8 @@ from suites.wording import (
 # A mesh picture has one line per device; more would push the text off the screen.
 _MOST_DEVICES = 8
 _MOST_ELEMENTS = 16
-# Lines of what is told and fails nothing, of what a crash printed, and of one rank's stack.
+# The most lines of what is told and fails nothing, of what a crash printed, and of one rank's
+# stack.
 _MOST_TOLERATED = 8
 _MOST_LINES = 20
 
@@ -50,7 +51,7 @@ _INDENT = " " * 12
 
 
 class FailingResult(msgspec.Struct, frozen=True):
-    """One failing line with what it was made of, and what else is wrong with the same result."""
+    """One failing line with its finding, and what else is wrong with the same result."""
 
     verdict: Verdict
     finding: Finding
@@ -72,7 +73,8 @@ def failure_text(
 
     ``failing``: the indices of the verdicts that fail it. ``command``: the pytest command that runs
     this case alone. ``own``: whether it is a user's own case. ``scripts``: file names of the
-    stand-alone scripts that show it, which lie in ``folder``, or in none yet.
+    stand-alone scripts that show it. They lie in ``folder``; if that is "", they are not written
+    yet.
     """
     first, after = _sort_findings(case, judgement, failing)
     lead = first[0]
@@ -89,7 +91,7 @@ def failure_text(
 def _sort_findings(
     case: Case, judgement: Judgement, failing: Sequence[int]
 ) -> tuple[list[FailingResult], list[Verdict]]:
-    """What is told at length, gravest first; and what only follows from it, in program order."""
+    """What to tell at length, gravest first; and what follows from it, in program order."""
     place = {name: number for number, name in enumerate(_program_order(case))}
     bad = [(judgement.verdicts[i], judgement.findings[i]) for i in failing]
     bad.sort(
@@ -108,7 +110,8 @@ def _sort_findings(
         name, subject = result_name(verdict.step), verdict.subject
         spoiled = wrong.setdefault(subject, set())
         if case.question.recipe is not None:
-            # Every tensor of a training step leads to every other: one line of each aspect.
+            # In a training step every tensor leads to every other: one line for each aspect is
+            # enough.
             name = verdict.aspect if verdict.aspect != "collectives" else verdict.step or ""
             if verdict.aspect != "collectives" and (subject, name) in groups:
                 after.append(verdict)
@@ -125,7 +128,7 @@ def _sort_findings(
 
 
 def _mesh_of_group(step: str | None) -> str:
-    """The mesh that a group such as "m/a" is of."""
+    """The mesh of a group such as "m/a"."""
     return result_name(step).partition("/")[0]
 
 
@@ -148,8 +151,8 @@ def _format_question(case: Case) -> list[str]:
 def _program_order(case: Case) -> list[str]:
     question = case.question
     if question.recipe is not None:
-        # The unsharded step first: what is wrong there is wrong everywhere. Then what was fired:
-        # a reduction that is missing is why gradients are wrong, and those make parameters wrong.
+        # The unsharded step comes first: what is wrong there is wrong everywhere. Then what was
+        # fired: a missing reduction makes gradients wrong, and those make parameters wrong.
         names = sorted(question.check, key=lambda name: name.startswith("new/"))
         return [*unsharded_names(recipe_of(question)), *PASSES, *names]
     names = [step.result for step in question.mesh_steps]
@@ -158,7 +161,7 @@ def _program_order(case: Case) -> list[str]:
 
 
 def format_mesh_step(step: MeshStep) -> str:
-    """A mesh step as a program has its steps."""
+    """A mesh step in the program notation."""
     params = "".join(f", {key}={value!r}" for key, value in step.params.items())
     return f"{step.result} = {step.op}({', '.join(step.axes)}{params})"
 
@@ -178,7 +181,7 @@ def format_step(step: Step, mesh: Mesh) -> str:
 def _format_result(
     case: Case, one: FailingResult, answers: Mapping[str, Answer], verdicts: Sequence[Verdict]
 ) -> list[str]:
-    """One finding at length, and in a line each what else is wrong with the same result."""
+    """One finding at length, and a line for each other thing that is wrong with its result."""
     verdict, finding = one.verdict, one.finding
     answer = answers.get(verdict.subject)
     at = verdict.step or "the whole program"
@@ -259,7 +262,7 @@ def _format_shards(case: Case, answer: Answer, name: str, verdict: Verdict) -> l
 
 
 def _format_output(end: End) -> list[str]:
-    """What a crash or a hang left to read."""
+    """What a crash or a hang printed."""
     if isinstance(end, Crashed):
         first = [] if end.rank is None else [f"{_INDENT}rank {end.rank} was found dead first"]
         return first + [f"{_INDENT}  {line}" for line in end.output.splitlines()[-_MOST_LINES:]]
@@ -277,9 +280,9 @@ def _format_output(end: End) -> list[str]:
 
 
 def _format_other_subjects(case: Case, one: FailingResult, verdicts: Sequence[Verdict]) -> str:
-    """Which other subjects are right where this one is not: often that tells who is wrong."""
+    """Which other subjects are right where this one is not, since that often shows who is wrong."""
     verdict = one.verdict
-    # A count that a case states is asked of one framework, and a record is of one subject.
+    # The case states a count for one framework only, and a record belongs to one subject.
     if isinstance(one.finding.observation, WrongCount) or verdict.against == RECORD:
         return ""
     by_ending = verdict.aspect == "ending"
@@ -290,7 +293,7 @@ def _format_other_subjects(case: Case, one: FailingResult, verdicts: Sequence[Ve
         same = v.aspect == verdict.aspect and (by_ending or v.step == verdict.step)
         if same and v.subject != verdict.subject:
             found.setdefault(v.subject, []).append(v.verdict)
-    # One line of a subject may agree where another does not.
+    # One line of a subject may agree where another line does not.
     known = [s for s, some in found.items() if "known" in some and "divergence" not in some]
     right = [
         s
@@ -313,7 +316,7 @@ def join_words(words: Sequence[str]) -> str:
 
 
 def _format_consequences(after: Sequence[Verdict]) -> list[str]:
-    """What only follows from an earlier result: in one line for a subject."""
+    """What follows from an earlier result, in one line for each subject."""
     found: dict[str, dict[str, list[str]]] = {}
     for one in sorted(after, key=lambda one: ASPECTS.index(one.aspect)):
         aspects = found.setdefault(one.subject, {}).setdefault(one.step or "the whole program", [])
@@ -332,7 +335,7 @@ def _format_consequences(after: Sequence[Verdict]) -> list[str]:
 def _format_tolerated(
     case: Case, judgement: Judgement, failing: Sequence[int], own: bool
 ) -> list[str]:
-    """What differs and fails nothing, a short line each; of a user's case what is not asked."""
+    """What differs and fails nothing, a line each; for a user's case also what was not asked."""
     found: dict[str, list[str]] = {}
     ends: dict[str, list[Verdict]] = {}
     for index, (verdict, finding) in enumerate(zip(judgement.verdicts, judgement.findings)):
@@ -365,7 +368,7 @@ def _format_under(key: str, lines: Sequence[str]) -> list[str]:
 def _format_commands(
     bad: Sequence[Verdict], command: str, scripts: Sequence[str], folder: str
 ) -> list[str]:
-    """How to see just this again, and without us."""
+    """How to run just this again, and how to show it without this project."""
     wrong = {framework_of(one.subject) for one in bad}
     needed = wrong | {framework_of(one.against) for one in bad if one.against in _SUBJECTS}
     off = [f"--{name}=" for name in FRAMEWORKS if name not in needed]

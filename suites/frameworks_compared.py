@@ -1,7 +1,7 @@
 """Do two frameworks hold the same shards, in the same layouts, of the same tensor?
 
-Each is judged by itself elsewhere; here one is held against the other, device by device. Nothing is
-held against a result that is wrong by itself.
+Each is judged by itself elsewhere. Here one is compared with the other, device by device. Nothing
+is compared with a result that is wrong by itself.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ def suspect_steps(found: list[Finding]) -> frozenset[str]:
 
 
 def compare_answers(ours: Context, theirs: Context, doubt: frozenset[str]) -> list[Finding]:
-    """What an answer gives rise to, held against that of another framework.
+    """The findings of an answer, compared with that of another framework.
 
-    ``doubt``: where the other is wrong itself, so that nothing is held against it.
+    ``doubt``: the results of the other that are wrong by themselves, so that nothing is compared
+    with them.
     """
     found, against = [], theirs.answer.subject
     for seen in ours.tensors:
@@ -71,10 +72,10 @@ def same_shards(ours: Context, seen: Observed, theirs: Context, other: Observed)
             return agree(seen.name, "shards", against)
         observed = seen_as.WrongShard(0, other.local, seen.local)
         return differs(seen.name, "shards", observed, against)
-    # Each may be of the dtype that its own framework defines; values are judged by themselves.
+    # Each has the dtype that its own framework defines. Values are judged by themselves.
     if seen.dtype != other.dtype:
         return not_comparable(seen.name, "shards", "the dtypes differ", against)
-    # Two right results of one op may round differently; soundness ties each to its own.
+    # Two right results of one op may round differently. Soundness compares each with its own value.
     assert isinstance(seen.layout, Layout)
     allowed = double_tolerance(ours.right.allowed.get(seen.name, EXACT))
     held = index_ranges(mesh, seen.layout, seen.shape)
@@ -98,7 +99,7 @@ def _same_layout(mesh: Mesh, one: Observed, other: Observed) -> bool:
 
 
 def same_layout(ours: Context, seen: Observed, theirs: Context, other: Observed) -> Finding | None:
-    """Do two subjects report the same layout? Another one is free where nobody asked for one."""
+    """Do two subjects report the same layout? Another layout is free where nobody asked for one."""
     if seen.name.startswith(UNSHARDED) or only_executes_plans(ours.answer.subject):
         return None
     mesh, against = mesh_of(ours.case, seen.name), theirs.answer.subject

@@ -1,7 +1,7 @@
 """What is wrong, in the one line that pytest's short summary shows?
 
-Subject first, then what, the step and the known cause; a framework's own message comes last, since
-it is what a narrow terminal may cut off. Writes text; decides nothing.
+Subject first, then what is wrong, the step and the known cause. A framework's own message comes
+last, since a narrow terminal may cut it off. Writes text; decides nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from suites.truth import truth
 from suites.verdict import RECORD, Finding, Verdict
 from suites.wording import format_counts, format_factor, format_operand_bytes
 
-# The longest headline, which a message of a framework fills up, and the longest such message.
+# The longest headline, which a message of a framework may fill up, and the longest such message.
 _MAX_LENGTH = 105
 _MAX_MESSAGE = 60
 
@@ -48,7 +48,7 @@ def headline(case: Case, verdict: Verdict, finding: Finding, answers: Mapping[st
 
 
 def _shorten(text: str, most: int) -> str:
-    """A text of so many characters at most, and of one word at least."""
+    """A text of at most so many characters, and of at least one word."""
     if len(text) <= most:
         return text
     return f"{text[: max(most, 0)].rpartition(' ')[0] or text.partition(' ')[0]} …"
@@ -57,7 +57,7 @@ def _shorten(text: str, most: int) -> str:
 def _describe(
     case: Case, verdict: Verdict, finding: Finding, answer: Answer | None
 ) -> tuple[str, str]:
-    """What is wrong, with the step; and what may be cut off."""
+    """What is wrong, with the step; and the part that may be cut off."""
     observed, at = finding.observation, _step_name(finding)
     if verdict.against == RECORD:
         first = observed.differences[0] if isinstance(observed, seen_as.Changed) else None

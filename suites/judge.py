@@ -1,7 +1,7 @@
-"""How does a case come out? Every aspect of every answer, the records that pin it, the ledger.
+"""What are the verdicts of a case? Asks every aspect, compares with records, and names causes.
 
-Pure: a case, its answers, the ledger and the records of the same environment go in, verdicts come
-out. One judge for programs, recipes and dry runs.
+Pure functions: a case, its answers, the ledger and records go in, verdicts come out. One judge
+serves programs, recipes and dry runs.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from suites.wording import make_verdict
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """The verdicts of a case, and for each what it was made of.
+    """The verdicts of a case, with the finding that each was made of.
 
-    ``firsts``: by index, what explains a finding that inherits nothing.
+    ``firsts``: by index, what explains a finding that follows from no earlier one.
     """
 
     verdicts: list[Verdict]
@@ -60,14 +60,14 @@ def judge(
     excusing: Collection[str] | None = None,
     pinned: bool = False,
 ) -> Judgement:
-    """Everything that can be said about one case.
+    """All verdicts on one case.
 
-    ``answers`` and ``pins``: by subject; a pin is what the record of the very same environment
-    holds. ``nearest``: what that of the nearest release holds, which is told and fails nothing.
-    ``promises``: by subject, the fields that its route always shows. ``real``: as pins, of
-    the question with its data, where the case is its dry run. ``excusing``: ids of the causes that
-    excuse what they explain; all if None. ``pinned``: whether some record has to hold each answer,
-    so that an answer which none holds is told.
+    ``answers`` and ``pins``: by subject; a pin is the recorded answer of the very same environment.
+    ``nearest``: the recorded answers of the nearest release, from which a difference is told and
+    fails nothing. ``promises``: by subject, the fields that its route always shows. ``real``: for a
+    dry run, the recorded answers to the question with data. ``excusing``: ids of the causes that
+    excuse what they explain; all if None. ``pinned``: whether each answer needs a record, so that
+    an answer without one is told.
     """
     whole = answers
     if real is not None:
@@ -78,7 +78,7 @@ def judge(
         right = truth(case, framework_of(subject))
         contexts[subject] = context_of_answer(case, answer, right, promises or {}, whole[subject])
         found[subject] = check_alone(contexts[subject])
-    # Nothing is held against what is wrong by itself, also where that is judged with data.
+    # No answer is compared with one that is wrong by itself, even where that is judged with data.
     doubt = {subject: frameworks_compared.suspect_steps(own) for subject, own in found.items()}
     for subject, own in found.items():
         if real is not None:
@@ -108,7 +108,8 @@ def judge(
             own.append(not_comparable(None, "record", why, RECORD))
         moved = {result_name(one.step) for one in drift}
         if real is not None:
-            # What a dry run says otherwise than the record is another fault than that in it.
+            # What a dry run shows differently from the record is not the fault that is known of the
+            # record.
             moved |= {result_name(one.step) for one in own if one.aspect == "dry run" and one.bad}
         for one in attach_causes(contexts[subject], own, drift, ledger, fact, excusing, moved):
             if one.explained.first:
@@ -123,7 +124,7 @@ def _is_other_route(one: str, subject: str) -> bool:
 
 
 def bases(subject: str, present: Collection[str]) -> list[str]:
-    """What a subject is held against: of each framework before its own, the first route."""
+    """The subjects that a subject is compared with: of each earlier framework, the first route."""
     found = []
     for name, row in FRAMEWORKS.items():
         if name == framework_of(subject):
@@ -137,7 +138,7 @@ def context_of_answer(
 ) -> Context:
     """The context in which an answer is judged.
 
-    ``whole``: the answer with all that it shows, where a part of it is judged.
+    ``whole``: everything that the answer shows, where only a part of it is judged.
     """
     answer = drop_partial_lists(case.question, answer)
     whole = answer if whole is None else drop_partial_lists(case.question, whole)
@@ -150,7 +151,7 @@ def context_of_answer(
 
 
 def check_alone(one: Context) -> list[Finding]:
-    """What an answer gives rise to by itself, held against the reference."""
+    """The findings of an answer by itself, compared with the reference."""
     found = [aspects.check_ending(one)]
     if one.answer.apart:
         found.append(differs(None, "soundness", RanksDiffer(one.answer.apart)))
@@ -161,7 +162,7 @@ def check_alone(one: Context) -> list[Finding]:
 
 
 def mark_refused_routes(found: list[Finding], others: Sequence[Answer]) -> None:
-    """A refusal is told, and no more, where another route of the same framework answers."""
+    """Lower the severity of a refusal where another route of the same framework answers."""
     answered = any(
         isinstance(one.end, Done) and not only_executes_plans(one.subject) for one in others
     )
@@ -179,10 +180,10 @@ def attach_causes(
     excusing: Collection[str] | None,
     moved: Collection[str] = (),
 ) -> list[ExplainedFinding]:
-    """Findings with what explains them.
+    """The findings, each with what explains it.
 
-    ``drift``: in what the answer differs from its record. ``moved``: the results that are other
-    than in a record, so that nothing known of them is this fault.
+    ``drift``: the differences from the record. ``moved``: the results that differ from a record, so
+    that no known fault excuses them.
     """
     out = []
     for one, explained in zip(
@@ -193,7 +194,7 @@ def attach_causes(
             one = msgspec.structs.replace(one, severity="documented")
             out.append(ExplainedFinding(one, explained, False))
             continue
-        # What the record has otherwise is another fault than the one that is known.
+        # What differs from the record is another fault than the one that is known.
         known = cause is not None and (excusing is None or cause.id in excusing)
         if one.aspect == "dry run":
             known = known and cause is not None and "dry run differs" in cause.observed
@@ -204,7 +205,7 @@ def attach_causes(
 
 
 def verdict_line(case: Case, subject: str, one: ExplainedFinding) -> Verdict:
-    """The verdict line of a settled finding."""
+    """The verdict line of a finding that has been explained."""
     cause = one.explained.cause
     if cause is None:
         return make_verdict(one.finding, case, subject)
@@ -215,7 +216,7 @@ def verdict_line(case: Case, subject: str, one: ExplainedFinding) -> Verdict:
 
 
 def drop_unreached(answer: Answer, real: Answer | None) -> Answer:
-    """A dry run's answer without what a run with data that does not end well never gets to."""
+    """A dry run's answer, cut off at the point at which the run with data ended badly."""
     if real is None or not isinstance(real.end, Refused | Hung | Crashed):
         return answer
     names = {seen.name for seen in real.seen}
@@ -224,9 +225,10 @@ def drop_unreached(answer: Answer, real: Answer | None) -> Answer:
 
 
 def leave_to_real_run(found: Sequence[Finding], real: Answer | None) -> list[Finding]:
-    """Findings, without those on a shape or dtype that is the very same with data.
+    """The findings, without those on a shape or dtype that is the same with data.
 
-    It is judged there. With data more is seen of it, and it may have another name.
+    Those are judged in the run with data, which shows more, so that they may have another name
+    there.
     """
     held = {seen.name: seen for seen in (() if real is None else real.seen)}
     out = []

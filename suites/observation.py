@@ -1,7 +1,7 @@
-"""What can be wrong with an answer, or be another choice than expected? One type for each kind.
+"""What can be wrong with an answer, or differ from what was expected? One type for each kind.
 
-Observations are data: they compare as data, and no text is ever taken apart to learn what was seen.
-`wording` turns them into text for a person, at the very end.
+Observations are data and compare as data. No code reads text to learn what was seen. `wording`
+turns them into text for a person at the very end.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Fired = tuple[Collective, ...]
 class WrongValue(msgspec.Struct, frozen=True, tag=True):
     """A global value that is not the right one, on one mesh ``position``, or on all if None.
 
-    ``by_shards``: every shard is what the program's own steps on that device's shard make of it, so
-    that the framework did what it was asked.
+    ``by_shards``: every shard is what the program's own steps make of that device's shard, so that
+    the framework did what it was asked.
     """
 
     wanted: Array
@@ -38,21 +38,21 @@ class WrongValue(msgspec.Struct, frozen=True, tag=True):
 
 
 class WrongDtype(msgspec.Struct, frozen=True, tag=True):
-    """Another dtype than the right one."""
+    """A dtype that is not the right one."""
 
     wanted: str
     got: str
 
 
 class WrongShape(msgspec.Struct, frozen=True, tag=True):
-    """Another global shape than the right one."""
+    """A global shape that is not the right one."""
 
     wanted: tuple[int, ...]
     got: tuple[int, ...]
 
 
 class WrongShard(msgspec.Struct, frozen=True, tag=True):
-    """A local shard, on one mesh ``position``, with other elements or (as ints) another shape."""
+    """A local shard on one mesh ``position`` with other elements, or (as ints) another shape."""
 
     position: int
     wanted: Array | tuple[int, ...]
@@ -60,7 +60,7 @@ class WrongShard(msgspec.Struct, frozen=True, tag=True):
 
 
 class WrongOffset(msgspec.Struct, frozen=True, tag=True):
-    """A shard, on one mesh ``position``, that is said to begin at another index."""
+    """A shard on one mesh ``position`` that is reported to begin at another index."""
 
     position: int
     wanted: tuple[int, ...]
@@ -68,14 +68,14 @@ class WrongOffset(msgspec.Struct, frozen=True, tag=True):
 
 
 class WrongLayout(msgspec.Struct, frozen=True, tag=True):
-    """A layout that was asked for, or that a parallel plan has, and was not given."""
+    """A layout that differs from the one that was asked for, or from that of the parallel plan."""
 
     wanted: Layout
     got: Layout | Foreign | None
 
 
 class OtherLayout(msgspec.Struct, frozen=True, tag=True):
-    """A layout that nobody asked for, and that another framework chose otherwise."""
+    """A layout that nobody asked for, where another framework chose a different one."""
 
     theirs: Layout | Foreign
     ours: Layout | Foreign
@@ -91,7 +91,7 @@ class RanksDiffer(msgspec.Struct, frozen=True, tag=True):
 
 
 class OtherRedistributionPlan(msgspec.Struct, frozen=True, tag=True):
-    """Collectives that are neither the implied ones nor those by a lowering rule."""
+    """Collectives that are neither the implied ones nor explained by a lowering rule."""
 
     kind: RedistributionPlanKind
     implied: Fired
@@ -105,7 +105,7 @@ class OtherRedistributionPlan(msgspec.Struct, frozen=True, tag=True):
 
 
 class BrokenContract(msgspec.Struct, frozen=True, tag=True):
-    """A pass of a training step that fires other collectives than its parallel plan has to.
+    """A pass of a training step that fires other collectives than its parallel plan needs.
 
     ``lacking`` and ``extra``: what no lowering rule accounts for, with all its bytes in one
     collective for each kind and group of axes.
@@ -119,12 +119,12 @@ class BrokenContract(msgspec.Struct, frozen=True, tag=True):
 
     @property
     def more(self) -> bool:
-        """Whether it moves more bytes than the contract, with all that it lacks."""
+        """Whether it moves more bytes than the contract, counting what it lacks."""
         return total_bytes(self.fired) > total_bytes(self.implied)
 
 
 class WrongCount(msgspec.Struct, frozen=True, tag=True):
-    """Another number of collectives, kind by kind, than the case states."""
+    """A number of collectives, by kind, that differs from what the case states."""
 
     wanted: dict[str, int]
     fired: Fired
@@ -138,14 +138,14 @@ class TooMany(msgspec.Struct, frozen=True, tag=True):
 
 
 class CountersDisagree(msgspec.Struct, frozen=True, tag=True):
-    """What was counted cannot be what happened, by another counter or by the shards."""
+    """The counted collectives contradict another counter, or the shards before and after."""
 
     why: str
     fired: Fired = ()
 
 
 class Missing(msgspec.Struct, frozen=True, tag=True):
-    """A field that the route promised to show, and does not; "result" for all of a result."""
+    """A field that the route promised and does not show; "result" for all of a result."""
 
     field: str
 
@@ -157,7 +157,7 @@ class Ended(msgspec.Struct, frozen=True, tag=True):
 
 
 class NotRefused(msgspec.Struct, frozen=True, tag=True):
-    """A mesh step that is wrong, and that made a mesh."""
+    """An invalid mesh step that made a mesh."""
 
     got: Array | None
 
@@ -171,7 +171,7 @@ class WrongMesh(msgspec.Struct, frozen=True, tag=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """Two answers to one question that differ in ``what``; both sides in words."""
+    """Two answers to one question differ in ``what``; both sides in words."""
 
     what: str
     before: str
@@ -179,13 +179,13 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class DryRunDiffers(msgspec.Struct, frozen=True, tag=True):
-    """What a dry run says otherwise than the same release says with data."""
+    """A dry run shows something else than the same release shows with data."""
 
     differences: tuple[Difference, ...]
 
 
 class Changed(msgspec.Struct, frozen=True, tag=True):
-    """What an answer has otherwise than the record that it is held against."""
+    """An answer differs from the record that it is compared with."""
 
     differences: tuple[Difference, ...]
 
@@ -196,7 +196,7 @@ Observation = (
     | CountersDisagree | Missing | Ended | NotRefused | WrongMesh | DryRunDiffers | Changed
 )  # fmt: skip
 
-# How a cause names a kind of observation. Those that no cause can explain are not here.
+# How a cause names a kind of observation. Kinds that no cause can explain have no name.
 KIND_NAMES: dict[type, str] = {
     WrongValue: "wrong value",
     WrongDtype: "wrong dtype",
@@ -226,14 +226,14 @@ def kind_name(one: Observation) -> str:
 
 
 def severity_of(one: Observation) -> Severity:
-    """How grave an observation is by itself, before the rest of its case is looked at."""
+    """How grave an observation is by itself, before the rest of its case is known."""
     match one:
         case OtherLayout():
             return "free"
         case OtherRedistributionPlan():
             return "costly" if one.more else "free"
         case BrokenContract():
-            # A collective that a parallel plan needs and that is not there reduces too little.
+            # If a collective that a parallel plan needs is not there, something is not reduced.
             less = total_bytes(one.fired) < total_bytes(one.implied)
             return "costly" if one.more else "wrong" if less else "free"
         case Ended(Refused()):
@@ -243,7 +243,7 @@ def severity_of(one: Observation) -> Severity:
 
 
 def failed_ending(end: End) -> Ended | None:
-    """The observation of an end that is none of the program's own."""
+    """The observation of an end that is not the program's own."""
     return Ended(end) if isinstance(end, Refused | Hung | Crashed) else None
 
 

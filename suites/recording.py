@@ -1,7 +1,7 @@
-"""What is kept of a run, and where? The records that it writes or adds to.
+"""What does a run record, and where? It makes records, or adds to them.
 
-With ``--only-new`` a record grows by what it lacks: only questions that it has not, or has in
-other words, are asked, and all its other lines stay as they are. Refuses to know what is right.
+With ``--only-new`` only the questions are asked that the record lacks, or has with other words. All
+its other lines stay as they are. Refuses to know what is right.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Rows = Sequence[tuple[Question, Mapping[str, Answer]]]
 class Recording:
     """What one run records into ``target``, a file or a folder.
 
-    ``only_new``: into the records that are there.
+    ``only_new``: add to the records that are there.
     """
 
     def __init__(self, target: Path, only_new: bool):
@@ -32,10 +32,10 @@ class Recording:
         self._only_new = only_new
 
     def lacking(self, hellos: Mapping[str, Hello], questions: Sequence[Question]) -> set[str]:
-        """Ids of those that a record of what runs here lacks; of all, unless only for new ones.
+        """Ids of the questions that a record lacks; all ids unless only new ones are wanted.
 
         Raises:
-            BadInput: a record cannot be read, or is not of what runs here.
+            BadInput: a record cannot be read, or is of another release or environment.
         """
         there = [self._existing_record(name, hello) for name, hello in hellos.items()]
         return {
@@ -45,7 +45,7 @@ class Recording:
         }
 
     def write(self, hellos: Mapping[str, Hello], rows: Rows) -> None:
-        """Keep the answers of every framework, but none to what its record has already.
+        """Record the answers of every framework, except those that its record has already.
 
         Raises:
             BadInput: a record that was there cannot be added to.

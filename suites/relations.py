@@ -1,6 +1,6 @@
 """How is a wrong value related to the right one? A few relations that tell faults apart.
 
-Each is a statement about two arrays, and for some about the addends or operands that the case has.
+Each is a statement about two arrays, and for some about the addends or operands of the case.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cases.ops.op import widen
 
 Value = NDArray[Any]
 
-# A factor is told from others by more than what roundings of bfloat16 can make of it.
+# Two factors are the same if roundings of bfloat16 can make the difference.
 _CLOSE = 1e-2
 _WHOLE = 1e-5
 
@@ -30,7 +30,7 @@ def relations(
     """All relations that hold between a wrong value and the right one.
 
     ``operands``: the global values of the operands of the step. ``addends``: what single devices
-    have of a pending reduction.
+    hold of a pending reduction.
     """
     if wanted.shape != got.shape:
         return frozenset({"another shape"})
@@ -66,37 +66,38 @@ def _close(right: Value, ours: Value, allowed: Tolerance) -> NDArray[np.bool_]:
 
 
 def _factor(right: Value, ours: Value, allowed: Tolerance) -> bool:
-    """Whether everything is the same multiple, which is not 1, of what is right."""
+    """Whether everything is the same multiple, other than 1, of the right value."""
     if right.dtype.kind == "b":
         return False
     a, b = (np.asarray(widen(one)).astype(np.complex128) for one in (right, ours))
-    # What may be 0 within its error tells no factor.
+    # A number that may be 0 within its error shows no factor.
     there = np.abs(a) > allowed.atol
     if not there.any() or not np.isfinite(a).all() or not np.isfinite(b).all():
         return False
     ratios = b[there] / a[there]
     if np.unique(a[there]).size == 1:
-        # Of one number anything is a multiple, so only a whole one or its inverse says something.
+        # Any number is a multiple of one number, so there only a whole factor or its inverse
+        # counts.
         first = ratios[0].real
         whole = first if abs(first) >= 1 else 1 / first if first else 0.0
         if abs(whole - round(whole)) > _WHOLE * abs(whole):
             return False
     alike = np.abs(ratios - ratios[0]) <= _CLOSE * np.abs(ratios[0])
-    # What is as near to the right one as that is no multiple of it.
+    # A value that is as near to the right one as this is no multiple of it.
     apart = abs(ratios[0] - 1) > _CLOSE and ratios[0] != 0
     room = allowed.atol * max(1.0, abs(ratios[0]))
     return bool(apart and alike.all() and np.all(np.abs(b[~there]) <= room))
 
 
 def _shift(right: Value, ours: Value) -> bool:
-    """Whether everything is what is right plus one number, which is not 0."""
+    """Whether everything is the right value plus one number, other than 0."""
     if right.dtype.kind == "b":
         return False
     a, b = (np.asarray(widen(one)).astype(np.complex128) for one in (right, ours))
     if not a.size or not np.isfinite(a).all() or not np.isfinite(b).all():
         return False
     more = (b - a).ravel()
-    # Any number is any other plus something, so of one only a whole difference says something.
+    # Any number is one number plus something, so there only a whole difference counts.
     if more.size == 1 and abs(more[0] - np.round(more[0])) > _WHOLE * abs(more[0]):
         return False
     return bool(more[0] != 0 and (np.abs(more - more[0]) <= _WHOLE * np.abs(more[0])).all())

@@ -1,4 +1,4 @@
-"""What does a run hold between its items? The cases chosen, the ledger, and the answers' sources.
+"""What does a run keep between its items? The cases, the ledger, and where answers come from.
 
 The one place that ties pytest to everything else; `conftest` only calls it.
 """
@@ -56,7 +56,7 @@ _OPTIONS = (
 )
 
 
-# What fails a case of the catalogue, and what fails one of a user's own, unless --fail-on says.
+# What fails a case of the catalogue, and what fails a user's own case, unless --fail-on says.
 FAILING: tuple[Severity, ...] = ("wrong", "refused", "costly")
 FAILING_OWN: tuple[Severity, ...] = ("wrong", "refused")
 
@@ -97,7 +97,8 @@ class Run:
         self._config = config
         self._own = own
         self._ledger = ledger
-        # The project's ledger names the causes of what a user's own cases meet, and excuses none.
+        # The project's ledger names the causes of what a user's own cases meet. It excuses nothing
+        # there.
         self._excusing = excusing
         self._baseline = baseline
         self._sources: Sources | None = None
@@ -108,7 +109,7 @@ class Run:
         self._recording = Recording(Path(option("--record") or ""), self._only_new)
         self.left_out = 0
         self._distributed = hasattr(config, "workerinput")
-        # The questions with data of cases that are run without it, by id.
+        # By id, the questions with data of cases that are run as dry runs.
         self._real: dict[str, Question] = {}
 
     def cases_for(self, test: str) -> Sequence[Case]:
@@ -127,7 +128,7 @@ class Run:
         return tuple(map(as_dry_run, cases))
 
     def already_recorded(self, items: Sequence[pytest.Item]) -> list[pytest.Item]:
-        """The items that ``--only-new`` leaves out: the frameworks' records have them."""
+        """The items that ``--only-new`` leaves out, because the records have them."""
         questions = _questions(items)
         if not self._only_new or not questions:
             return []
@@ -143,7 +144,7 @@ class Run:
         return left
 
     def begin(self, items: Sequence[pytest.Item]) -> None:
-        """Start the frameworks, if there is anything to ask, and ask ahead of need."""
+        """Start the frameworks if there is anything to ask, and ask ahead."""
         questions = _questions(items)
         modules = {item.nodeid.partition("::")[0].rpartition("/")[2] for item in items}
         self._names = (*modules, *(item.name for item in items))
@@ -162,7 +163,8 @@ class Run:
             name: SourceChoice(option(f"--{name}"), option(f"--{name}-python") or sys.executable)
             for name in FRAMEWORKS
         }
-        # Each process of pytest-xdist asks one ahead: it does not know what others will take.
+        # A process of pytest-xdist asks one question ahead: it does not know which items others
+        # will take.
         self._sources = Sources(
             choices, devices=most_devices(questions), seconds=option("--deadline"),
             ahead=2 if self._distributed else 64, spread=not self._distributed,
@@ -170,7 +172,7 @@ class Run:
         )  # fmt: skip
 
     def ask_ahead(self, item: pytest.Item, following: pytest.Item | None) -> None:
-        """Ask what is about to be judged, and one ahead."""
+        """Ask the question of this item, and that of the next."""
         if self._distributed and self._sources is not None:
             for one in (item, following):
                 case = _case(one) if one is not None else None
@@ -178,7 +180,7 @@ class Run:
                     self._sources.ask(case.question)
 
     def judge(self, item: pytest.Item) -> Judged:
-        """The verdicts of an item's case; waits for the answers."""
+        """The verdicts of an item's case. Waits for the answers."""
         case = _case(item)
         assert case is not None
         assert self._sources is not None
@@ -210,7 +212,8 @@ class Run:
         if verdict.verdict == "known":
             return False
         chosen = self._config.getoption("--fail-on")
-        # Whoever names a severity that is told otherwise wants it to fail.
+        # A user who names a severity in --fail-on wants it to fail, even if it is only told
+        # otherwise.
         if chosen and verdict.severity is not None and verdict.severity in chosen.split(","):
             return True
         if verdict.verdict != "divergence":
@@ -225,7 +228,8 @@ class Run:
 
     def _command(self, item: pytest.Item) -> str:
         option = self._config.getoption
-        # From another folder than the checkout, neither the test nor a file is where it says.
+        # From a folder other than the checkout, the paths of the test and of the files are
+        # absolute.
         root, here = self._config.rootpath, Path.cwd()
         module = item.nodeid.partition("::")[0]
         words = ["pytest"]
@@ -246,16 +250,16 @@ class Run:
         return shlex.join([*words, "-k", self._select_expression(item)])
 
     def _select_expression(self, item: pytest.Item) -> str:
-        """What ``-k`` selects this item alone by: its id, in brackets if others have it within."""
+        """What ``-k`` selects this item alone by: its id, in brackets if other ids contain it."""
         case = _case(item)
         assert case is not None
         id = item_id(case)
-        # pytest looks at the names of modules and functions too, and knows three words of its own.
+        # pytest also matches names of modules and functions, and has three keywords of its own.
         within = [name for name in self._names if id in name.lower()]
         return id if within == [item.name] and id not in ("and", "or", "not") else f"[{id}]"
 
     def close(self) -> None:
-        """Write what was to be kept, and end every process."""
+        """Write what is to be recorded, and end every process."""
         if self._sources is None:
             return
         if self._kept:
@@ -271,7 +275,7 @@ def prepare(config: pytest.Config) -> Run:
     """Check every option and read every file that was named; start nothing.
 
     Raises:
-        pytest.UsageError: with one line that says what is wrong.
+        pytest.UsageError: one line that says what is wrong.
     """
     option = config.getoption
     try:
@@ -286,7 +290,7 @@ def prepare(config: pytest.Config) -> Run:
         theirs = [
             cause for path in option("--ledger") for cause in load_ledger(Path(path), subjects())
         ]
-        # A user's causes come first: where one fits, it is the one that is meant.
+        # A user's causes come first, so that they win where both fit.
         ledger = (*theirs, *known)
         check_ledger(ledger)
         excusing = None if own is None else frozenset(cause.id for cause in theirs)
@@ -303,7 +307,7 @@ def prepare(config: pytest.Config) -> Run:
 
 
 def _baseline(paths: Sequence[str], own: bool) -> tuple[Path, ...]:
-    """The records that pin a run: those that are named; else, for the catalogue, the project's."""
+    """The records that pin a run: those that are named, or for the catalogue the project's own."""
     if not paths:
         return () if own else tuple(path for _, path in find_records(RECORDS))
     found: list[Path] = []
@@ -408,7 +412,7 @@ def item_id(case: Case) -> str:
 
 
 def pass_or_fail(case: Case, judged: Judged) -> None:
-    """Pass, fail with the whole story, or skip because nothing at all was comparable."""
+    """Pass, fail with the whole story, or skip because nothing was comparable."""
     __tracebackhide__ = True
     if judged.failing:
         text = failure_text(

@@ -1,7 +1,7 @@
-"""Where do answers come from? A live framework in its own process, or a record of a release.
+"""Where do answers come from? A live framework in its own processes, or a record of a release.
 
-One object lives from the first question of a run to its last. Nothing is started before a
-question is asked.
+One object lives from the first question of a run to its last. Nothing starts before a question is
+asked.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ class SourceChoice(msgspec.Struct, frozen=True):
 class RecordedAnswers(msgspec.Struct, frozen=True):
     """What records hold of a question, by subject.
 
-    ``same``: those of the very environment that runs live. ``nearest``: for a framework that has
-    none of its own, those of the nearest release.
+    ``same``: from the record of the very environment that runs live. ``nearest``: for a framework
+    that has no such record, from the record of the nearest release.
     """
 
     same: dict[str, Answer] = {}
     nearest: dict[str, Answer] = {}
 
 
-# Neighbours have much in common, and a few questions are not worth a second process.
+# Neighbouring questions share much, and a few questions are not worth a second process.
 QUESTIONS_IN_A_ROW = 32
 
 
 class LiveFramework:
-    """One framework in as many processes as its registry row says, which share the questions.
+    """One framework, in as many processes as its registry row says. They share the questions.
 
     Asks and answers as a `WorkerClient` does.
     """
@@ -67,7 +67,7 @@ class LiveFramework:
         self._asked: dict[str, WorkerClient] = {}
 
     def hello(self) -> Hello | None:
-        """What the first process said it is; None until it has."""
+        """What the first process said about itself; None until it has."""
         return self._workers[0].hello()
 
     def greet(self) -> Hello:
@@ -101,10 +101,10 @@ class LiveFramework:
 class Sources:
     """The frameworks of a run, asked together.
 
-    ``devices``: the most that a case needs. ``seconds``: the deadline of one answer.
-    ``ahead``: questions in a worker at a time. ``spread``: whether a framework may have
-    several processes. ``records``: those that pin answers; ``named``: whether a user named them,
-    so that answers which are read from a record are pinned too.
+    ``devices``: the most that a case needs. ``seconds``: the deadline of one answer. ``ahead``:
+    questions in a worker at a time. ``spread``: whether a framework may have several processes.
+    ``records``: those that pin answers. ``named``: whether a user named them; then they also pin
+    answers that are read from other records.
     """
 
     def __init__(
@@ -152,16 +152,16 @@ class Sources:
         }
 
     def hellos(self) -> dict[str, Hello]:
-        """What each framework says it is, as far as it has said so."""
+        """What each framework says about itself, if it has said so yet."""
         said = {name: source.hello() for name, source in self._sources.items()}
         return {name: hello for name, hello in said.items() if hello is not None}
 
     def live(self) -> tuple[str, ...]:
-        """The frameworks that run rather than being read."""
+        """The frameworks that run, and are not read from a record."""
         return tuple(name for name, one in self._sources.items() if isinstance(one, LiveFramework))
 
     def greeted(self) -> dict[str, Hello]:
-        """What each framework that runs says it is; waits until it has.
+        """What each running framework says about itself; waits for it.
 
         Raises:
             WorkerError: a framework cannot be asked at all.
@@ -171,13 +171,14 @@ class Sources:
         }
 
     def pins(self, question: Question) -> RecordedAnswers:
-        """What the records of the frameworks that run live answered.
+        """What the records hold for the frameworks that run live.
 
-        Answers that were not the same in every recorded run pin nothing.
+        An answer that differed between recorded runs pins nothing.
         """
         found = RecordedAnswers()
         for name, hello in self.hellos().items():
-            # What is read from a record is held against another one, if such a one is named.
+            # Answers that are read from a record are compared with another record only if a user
+            # names it.
             if name not in self.live() and not self._named:
                 continue
             if name not in self._pins:
@@ -198,10 +199,10 @@ class Sources:
 
 
 def nearest_record(name: str, hello: Hello, paths: Sequence[Path]) -> tuple[Record | None, bool]:
-    """The record that a live framework is held against, and whether it is of its environment.
+    """The record that a live framework is compared with, and whether it is of the same environment.
 
-    Of its environment: the same release with its local tag, Python minor version and platform. Else
-    that of the nearest release: the newest that is not newer, or the oldest.
+    The same environment has the same release with its local tag, Python minor version and platform.
+    Otherwise the record is that of the newest release that is not newer, or else of the oldest.
     """
     releases: list[tuple[Version, Path]] = []
     for path in paths:
@@ -225,7 +226,7 @@ def nearest_record(name: str, hello: Hello, paths: Sequence[Path]) -> tuple[Reco
 
 
 def public_release(release: str) -> str:
-    """A release without its local tag: 2.13.0 of 2.13.0+cpu."""
+    """A release without its local tag: 2.13.0 for 2.13.0+cpu."""
     try:
         return Version(release).public
     except InvalidVersion:
@@ -233,7 +234,7 @@ def public_release(release: str) -> str:
 
 
 def record_path(folder: Path, framework: str, release: str) -> Path:
-    """Where a folder of records keeps that of one release."""
+    """The path of a release's record in a folder."""
     return folder / f"{framework}-{public_release(release)}.jsonl"
 
 

@@ -1,4 +1,4 @@
-"""What is each tensor of a case called, where does it lie, and what does the case ask of it?
+"""What is each tensor of a case called, on which mesh is it, and which layout has it to have?
 
 Static facts that the aspects share; looks at no answer.
 """
@@ -11,9 +11,9 @@ from cases.model import Case, Layout, Mesh
 from cases.recipes import recipe_of, sizes_of
 from cases.recipes.layouts import tensor_layouts
 
-# What the names of a recipe's unsharded step begin with.
+# The names of a recipe's unsharded step begin with this.
 UNSHARDED = "plain/"
-# What the name of a materialised input or result ends with.
+# The name of a materialised input or result ends with this.
 FULL = "/full"
 
 
@@ -23,12 +23,12 @@ def result_name(step: str | None) -> str:
 
 
 def mesh_of(case: Case, name: str) -> Mesh:
-    """The mesh that an input or result sits on, whose positions its shards are listed by."""
+    """The mesh of an input or result, by whose positions its shards are listed."""
     return meshes_of_tensors(case.question).get(name, case.question.mesh)
 
 
 def mesh_names(case: Case) -> frozenset[str]:
-    """What the mesh steps make, which is judged in an aspect of its own."""
+    """The results of mesh steps, which have an aspect of their own."""
     return frozenset(step.result for step in case.question.mesh_steps)
 
 
@@ -42,7 +42,7 @@ def value_aspect(case: Case, step: str | None) -> Aspect:
 
 
 def requested_layouts(case: Case) -> dict[str, Layout]:
-    """By name: the layout that the case asks for or states, or that its parallel plan has."""
+    """By name, the layout that the case asks for or states, or that its parallel plan has."""
     question = case.question
     if question.recipe is not None:
         found = dict(tensor_layouts(recipe_of(question), sizes_of(question), question.mesh))
@@ -53,7 +53,7 @@ def requested_layouts(case: Case) -> dict[str, Layout]:
 
 
 def upstream(case: Case, step: str | None) -> frozenset[str]:
-    """A step with all that it is made of; of the whole program and of a recipe, everything."""
+    """A step with all that it is made of; for the whole program or a recipe, everything."""
     question, name = case.question, result_name(step)
     made = {one.result: one.operands for one in question.steps}
     everything = frozenset((*made, *(given.name for given in question.inputs), *question.check))

@@ -1,6 +1,6 @@
-"""What is right about a case? The case's own word, else the reference's, worked out once.
+"""What is right about a case? What the case states, else the reference's value, worked out once.
 
-Never leaves the process that judges.
+It never leaves the process that judges.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from cases.recipes.parameter_values import LEARNING_RATE
 from suites.array_difference import difference, format_array, tolerances
 from suites.tensors import UNSHARDED
 
-# A training step's numbers are of size one, at the end of sums of at most some thousand products:
-# a few thousand roundings of 2**-53 each.
+# The numbers of a training step are about 1, at the end of sums of up to some thousand products: a
+# few thousand roundings of 2**-53 each.
 TRAINING_TOLERANCE = Tolerance(
     2.0**-40, 2.0**-40, "float64: some thousand roundings of numbers of size one"
 )
 
 
 class Truth(msgspec.Struct, frozen=True):
-    """By name of input or result: the right value, how closely it must be met, the layout.
+    """By name of input or result: the right value, how closely it must be met, and the layout.
 
     A layout is None where it does not follow from the question. ``differing``: the reference's
-    value, where the case states another. ``own``: what is made of random numbers, which are
-    each framework's own, unless the case states it. ``typed``: global shapes and dtypes. A plan
-    has those and layouts alone. ``apart``: what frameworks define each in its own way, so that
-    none can be held against another; why, and where that is written.
+    value, where the case states another. ``own``: results of random numbers, which each framework
+    draws itself, unless the case states them. ``typed``: global shapes and dtypes; a dry run has
+    only those and layouts. ``apart``: results that frameworks define differently, so that none can
+    be compared with another; why, and where that is written.
     """
 
     values: dict[str, Array]
@@ -75,7 +75,7 @@ class Truth(msgspec.Struct, frozen=True):
     def _updated(self, own: Mapping[str, Array]) -> dict[str, Array]:
         """The new parameters that the gradients of an unsharded step lead to, by plain descent.
 
-        Also under the names of the unsharded step itself, which is held to them as well.
+        They also stand under the names of the unsharded step itself, which must have them as well.
         """
         found: dict[str, Array] = {}
         for name, before in self.values.items():
@@ -87,7 +87,7 @@ class Truth(msgspec.Struct, frozen=True):
         return found
 
     def explain_stated_value(self, name: str) -> str:
-        """Where the wanted value is the case's own word and the reference has another: which."""
+        """Where the case states another value than the reference has, a sentence that says so."""
         if name not in self.differing:
             return ""
         return (
@@ -96,7 +96,7 @@ class Truth(msgspec.Struct, frozen=True):
 
 
 def check_defined(case: Case) -> None:
-    """Refuses a case with a step that has no value, which shapes alone do not tell.
+    """Refuse a case with a step that has no value, which shapes alone do not show.
 
     Raises:
         BadInput: file, case, the step, and what is wrong with its values.
@@ -114,14 +114,14 @@ def check_defined(case: Case) -> None:
         raise where.error(found, f"values that {step.op} takes (NumPy: {error})") from None
 
 
-# Every answer to a case is judged by it, and so is each framework's.
+# Every answer to a case is judged by it, whichever the framework.
 _cache: deque[tuple[Case, str, Truth]] = deque(maxlen=8)
 
 
 def truth(case: Case, framework: str = "") -> Truth:
-    """The truth about a case; ``framework``: by its own meaning of the ops that it defines apart.
+    """The truth about a case, by the meaning that ``framework`` has of ops that it defines itself.
 
-    The very same object where it defines none of the program's.
+    The very same object where it defines none of the program's ops.
     """
     for kept, name, right in _cache:
         if kept is case and name == framework:
@@ -134,12 +134,12 @@ def truth(case: Case, framework: str = "") -> Truth:
 
 
 def frameworks_with_own_meaning(case: Case, right: Truth) -> tuple[str, ...]:
-    """The frameworks that define something of a case apart."""
+    """The frameworks that define something in a case in their own way."""
     return _frameworks_with_own_ops(case.question) if right.apart else ()
 
 
 def _frameworks_with_own_ops(question: Question) -> tuple[str, ...]:
-    """The frameworks that have a meaning of their own of an op of a program."""
+    """The frameworks that have a meaning of their own for an op of a program."""
     found = (name for step in question.steps for name in OPS[step.op].apart)
     return tuple(dict.fromkeys(found))
 
@@ -157,7 +157,7 @@ def _truth(case: Case, framework: str) -> Truth:
     known = {name: unpack(value) for name, value in values.items()}
     allowed = tolerances(case, known, framework)
     for name in nondeterministic(case):
-        # No other value of random numbers is wrong, whatever follows from them.
+        # Random numbers have no wrong value, and neither has what follows from them.
         allowed[name] = msgspec.structs.replace(allowed[name], free=None)
     differing = {}
     for name, value in case.expectation.right.items():
@@ -166,7 +166,8 @@ def _truth(case: Case, framework: str) -> Truth:
             value = pack(unpack(value).astype(known[name].dtype))
         if difference(value, values[name], case.expectation.tolerance or allowed[name]):
             differing[name] = values[name]
-        # A value that a case states is written in decimals: as close as the case says, no closer.
+        # A value that a case states is written in decimals, and must be met as closely as the case
+        # says.
         values[name] = value
         allowed[name] = case.expectation.tolerance or msgspec.structs.replace(
             allowed[name], free=None
@@ -190,7 +191,7 @@ def _differing_values(question: Question) -> dict[str, str]:
 
 
 def _differing_dtypes(question: Question, base: dict[str, TensorType]) -> dict[str, str]:
-    """As `_differing_values`, of dtypes alone."""
+    """The results whose dtype alone differs by some framework's own meaning, and why."""
     found: dict[str, str] = {}
     for framework in _frameworks_with_own_ops(question):
         theirs = reference.global_types(question, framework)
@@ -200,7 +201,7 @@ def _differing_dtypes(question: Question, base: dict[str, TensorType]) -> dict[s
 
 
 def _explain_own_meaning(question: Question, name: str, names: set[str], framework: str) -> str:
-    """Why a result is apart: what its own op says, or the first before it that is."""
+    """Why frameworks define a result differently: by its op, or by the first op before it."""
     steps = {step.result: step for step in question.steps}
     while True:
         before = [arg for arg in steps[name].operands if arg in names]
@@ -212,7 +213,7 @@ def _explain_own_meaning(question: Question, name: str, names: set[str], framewo
 
 
 def _truth_of_recipe(case: Case) -> Truth:
-    """What NumPy and the plan say: values that need no gradient, and layouts."""
+    """What NumPy and the parallel plan say: values that need no gradient, and layouts."""
     question = case.question
     placed: dict[str, Layout | None] = dict(
         tensor_layouts(recipe_of(question), sizes_of(question), question.mesh)
@@ -220,7 +221,7 @@ def _truth_of_recipe(case: Case) -> Truth:
     if question.mode == "dry run":
         assert question.recipe is not None
         dtype = question.recipe.dtype
-        # Losses are taken of at least float32.
+        # Losses have at least float32.
         wide = "float64" if dtype == "float64" else "float32"
         typed = {
             name: TensorType(shape, wide if name == "loss" else dtype)

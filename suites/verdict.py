@@ -1,7 +1,7 @@
-"""What is a verdict? One line: what was held against what, how it came out, how grave, and why.
+"""What is a verdict? One line: what was compared with what, how it came out, how grave, and why.
 
-Data alone. How findings are reached is in `aspects` and `collectives`, what the records and the
-ledger make of them in `cause_matching`.
+Data alone. `aspects` and `collectives` make findings; `cause_matching` compares them with the
+records and the ledger.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import msgspec
 from cases.ledger import Aspect
 from suites.observation import Observation, Severity, severity_of
 
-# The version of the lines of --verdicts. A line that changes its form or its meaning raises it.
+# The version of the lines of --verdicts. Raise it when a line changes its form or its meaning.
 FORMAT = 1
 
 Outcome = Literal["agree", "known", "divergence", "not comparable"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
-# These are told on a line that agrees: nobody asked for another answer.
+# A line of one of these severities agrees, because nobody asked for another answer.
 TOLERATED: tuple[Severity, ...] = ("free", "documented")
 
-# What a line is held against that no other framework answers.
+# What a line is compared with, if it is not another subject.
 REFERENCE = "reference"
 RECORD = "record"
 REAL_RUN = "real"
@@ -31,8 +31,8 @@ REAL_RUN = "real"
 class Verdict(msgspec.Struct, frozen=True):
     """One line of ``--verdicts``; no two lines have the same first five fields.
 
-    ``step`` is the input or result judged, "y/full" where materialising y is, or None for the
-    whole program. ``severity`` is None where a line agrees without more, or nothing is comparable.
+    ``step`` is the input or result judged, "y/full" for materialising y, or None for the whole
+    program. ``severity`` is None where a line agrees and has nothing to tell, or is not comparable.
     ``ledger`` is the id of the cause. ``wanted`` and ``got`` are for people; ``why`` is a sentence
     or two.
     """
@@ -68,19 +68,19 @@ class Finding(msgspec.Struct, frozen=True):
 
     @property
     def bad(self) -> bool:
-        """Whether a cause is wanted: something is wrong, refused or costly."""
+        """Whether it needs a cause: something is wrong, refused or costly."""
         return self.severity in ("wrong", "refused", "costly")
 
     @property
     def outcome(self) -> Outcome:
-        """How it comes out, as long as no cause explains it."""
+        """Its outcome before any cause is looked for."""
         if not self.comparable or self.severity == "route refused":
             return "not comparable"
         return "agree" if self.severity in (None, *TOLERATED) else "divergence"
 
 
 def agree(step: str | None, aspect: Aspect, against: str = REFERENCE, why: str = "") -> Finding:
-    """Nothing to report."""
+    """A finding that all is as it should be."""
     return Finding(step, aspect, against, why=why)
 
 
@@ -91,12 +91,12 @@ def differs(
     against: str = REFERENCE,
     why: str = "",
 ) -> Finding:
-    """Something to report, as grave as it is by itself."""
+    """A finding with an observation, as grave as the observation is by itself."""
     return Finding(step, aspect, against, observation, severity_of(observation), why=why)
 
 
 def not_comparable(
     step: str | None, aspect: Aspect, why: str, against: str = REFERENCE, got: str = ""
 ) -> Finding:
-    """Two things that cannot be held against one another, and the reason."""
+    """A finding that two things cannot be compared, and why."""
     return Finding(step, aspect, against, comparable=False, why=why, got=got)

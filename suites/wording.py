@@ -1,6 +1,6 @@
 """How is what was seen told to a person? Places, layouts, collectives and observations as text.
 
-The only room in which observations become text. Nothing here is ever read back.
+The only module in which observations become text. Nothing here is ever read back.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def describe_observation(one: Observation, mesh: Mesh) -> ObservationText:
 
 
 def format_ending(end: End) -> str:
-    """How an answer ended, in a few words; what failed only when it was looked at says so."""
+    """How an answer ended, in a few words; it says so if only materialising failed."""
     step: str = getattr(end, "step", "")
     said = format_end(end)
     if not step.endswith(FULL):
@@ -262,7 +262,7 @@ def make_verdict(
     finding: Finding, case: Case, subject: str, cause: str | None = None, why: str = "",
     known: bool = False,
 ) -> Verdict:  # fmt: skip
-    """The line of a finding about a subject's answer to a case.
+    """The verdict line of a finding about a subject's answer to a case.
 
     ``cause``: the id of what explains it; ``known``: whether that excuses it.
     """
