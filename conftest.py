@@ -1,4 +1,4 @@
-"""Options, fixtures and work ahead for the suites; everything that thinks is in `suites/`."""
+"""Options, fixtures and hooks of pytest for the suites; everything that decides is in `suites/`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """The catalogue's modules or the one for a user's cases, never both."""
+    """Collect the catalogue's modules or the one for a user's cases, never both."""
     if collection_path.parent != HERE / "suites" or not collection_path.name.startswith("test_"):
         return None
     own = collection_path.name == "test_cases.py"
@@ -80,27 +80,27 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what a record has, if only what is new is wanted."""
+    """With ``--only-new``, leave out the items that the record has."""
     if left := {*config.stash[run.RUN].already_recorded(items)}:
         config.hook.pytest_deselected(items=[item for item in items if item in left])
         items[:] = [item for item in items if item not in left]
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """That nothing is new is no failure."""
+    """End well if there was nothing new to ask."""
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and session.config.stash[run.RUN].left_out:
         session.exitstatus = pytest.ExitCode.OK
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Put every selected question to the frameworks, ahead of need."""
+    """Put every selected question to the frameworks before the first item runs."""
     if not session.config.option.collectonly:
         session.config.stash[run.RUN].begin(session.items)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Under pytest-xdist, an item's question and that of the next."""
+    """Under pytest-xdist, ask the question of an item and that of the next."""
     item.config.stash[run.RUN].ask_ahead(item, nextitem)
 
 

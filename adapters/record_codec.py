@@ -1,9 +1,9 @@
 """How is an answer written down? As short JSON that a person can read and a diff can show.
 
-What follows from the rest is left out: offsets that the layout gives by the chunk rule, shards
-that are the slices of the full value at their offsets, defaults. Small arrays stand in the text,
-others under a digest in the record's `ArrayStore`. Nothing is lost: `encode` leaves out only what
-`decode` gives back. Refuses to know files.
+What follows from the rest is left out: defaults, offsets that the layout gives by the chunk rule,
+and shards that are the slices of the full value at their offsets. Small arrays stand in the text;
+others stand under a digest in the record's `ArrayStore`. Nothing is lost: `decode` gives back all
+that `encode` leaves out. Refuses to know files.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ from cases.errors import format_value
 from cases.layout import axes_of_layout, index_ranges, offset
 from cases.model import Foreign, Layout, Mesh
 
-# A list of arrays whose texts are longer than this together is put aside.
+# A list of arrays goes into the store if their texts are longer than this together.
 _LONGEST = 80
 
-# What an answer is that is like another subject's.
+# The text of an answer that equals that of another subject.
 _AS = "as "
 
 Offsets = tuple[tuple[int, ...] | None, ...]
@@ -67,7 +67,7 @@ T = TypeVar("T")
 
 
 class UnreadableAnswer(Exception):
-    """A text that says no answer: where in the answers, what was found, what is wanted."""
+    """A text that is no answer: where it is, what was found, and what is wanted."""
 
     def __init__(self, keys: tuple[str, ...], found: str, wanted: str):
         super().__init__(f"found {found}, wanted {wanted}")
@@ -76,12 +76,12 @@ class UnreadableAnswer(Exception):
         self.wanted = wanted
 
     def under(self, *keys: str) -> UnreadableAnswer:
-        """The same, told from further out."""
+        """The same error, with a place that begins further out."""
         return UnreadableAnswer((*keys, *self.keys), self.found, self.wanted)
 
 
 class _StoredTensor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An `Observed` without its name. ``shards`` and ``offsets`` left out follow from the rest."""
+    """An `Observed` without its name. ``shards`` and ``offsets`` are left out if they follow."""
 
     type: str
     layout: str | Layout | Foreign | None = None
@@ -114,13 +114,13 @@ _decoder = msgspec.json.Decoder(StoredAnswers)
 
 
 def encode(answers: Sequence[Answer], mesh: Mesh, values: ArrayStore) -> msgspec.Raw:
-    """One question's answers as a JSON object by subject; arrays are put into ``values``.
+    """One question's answers as a JSON object by subject; large arrays go into ``values``.
 
-    ``mesh``: the question's, on which a layout lies where nothing else is said. An answer that
-    is no more than its end is that text; one that is an earlier subject's too says so.
+    ``mesh``: the question's; a layout lies on it unless it says otherwise. An answer that consists
+    of its end alone is that text, and one that equals an earlier subject's names that subject.
 
     Raises:
-        ValueError: two answers of one subject, or two things seen of one name.
+        ValueError: two answers of one subject, or two observations of one name.
     """
     told: dict[str, bytes] = {}
     for answer in answers:
@@ -140,7 +140,7 @@ def decode(text: msgspec.Raw, question: str, mesh: Mesh, values: ArrayStore) -> 
     """The answers that `encode` was given, to the question called ``question``.
 
     Raises:
-        Unreadable: the text says no answers, or names what ``values`` does not have.
+        UnreadableAnswer: the text is no answer, or names something that ``values`` lacks.
     """
     try:
         told = _decoder.decode(text)
@@ -292,7 +292,7 @@ def _parse_offsets(kept: Texts) -> Offsets:
 
 
 def _encode_array(array: Array, dtype: str, values: ArrayStore) -> str:
-    """The elements, where they are few and of ``dtype``; else a reference."""
+    """The elements, if they are few and have the dtype ``dtype``; else a reference."""
     text = format_array(array) if array.dtype == dtype else ""
     try:
         same = text != "" and parse_array(text, dtype) == array
@@ -302,7 +302,7 @@ def _encode_array(array: Array, dtype: str, values: ArrayStore) -> str:
 
 
 def _decode_arrays(key: str, texts: Texts, dtype: str, values: ArrayStore) -> list[Any]:
-    """The arrays; None where the texts have none."""
+    """The arrays; None if there are no texts."""
     found: list[Array | None] = []
     for text, count in parse_runs(texts):
         try:
@@ -337,7 +337,7 @@ def _read_list(reference: str, values: ArrayStore) -> Texts:
 def _expected_offsets(
     layout: Layout | Foreign | None, mesh: Mesh, shape: tuple[int, ...], local: object
 ) -> Offsets | None:
-    """The offsets that follow from a layout by the chunk rule; none of what has no data."""
+    """The offsets that follow from a layout by the chunk rule; none without data."""
     return (
         _offsets_of_layout(layout, mesh, shape)
         if local is None and isinstance(layout, Layout)
@@ -353,11 +353,11 @@ def _offsets_of_layout(layout: Layout, mesh: Mesh, shape: tuple[int, ...]) -> Of
 
 
 def _expected_shards(full: tuple[Array, ...], offsets: Offsets | None) -> tuple[Array, ...] | None:
-    """The slices of the one full value at these offsets; None where that says nothing."""
+    """The slices of the one full value at these offsets; None if that does not give them."""
     return _slices(full[0], offsets) if len(full) == 1 and offsets else None
 
 
-# The subjects of a case, and its inputs and results, often hold the same.
+# Subjects of a case often hold the same, and so do its inputs and results.
 @lru_cache(maxsize=1024)
 def _slices(full: Array, offsets: Offsets) -> tuple[Array, ...] | None:
     spans = _spans(offsets, full.shape)
@@ -373,7 +373,7 @@ def _slices(full: Array, offsets: Offsets) -> tuple[Array, ...] | None:
 
 @lru_cache(maxsize=4096)
 def _spans(offsets: Offsets, shape: tuple[int, ...]) -> Spans | None:
-    """What each shard holds that reaches, along every dim, to the next larger offset or the end."""
+    """The index range of each shard: along every dim, up to the next larger offset or the end."""
     if any(one is None or len(one) != len(shape) for one in offsets):
         return None
     starts = np.array(offsets, np.int64).reshape(len(offsets), len(shape))

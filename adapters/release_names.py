@@ -1,7 +1,7 @@
-"""Where is a name of a framework, in a release? A place for each span of releases, in a table.
+"""Where is a name of a framework in a release? A table has a place for each span of releases.
 
 One table for each framework, as data: `adapters.torch_dtensor.names`, `adapters.jax_xla.names`.
-Knows no framework, and not what a name is good for.
+Knows no framework, and not what a name does.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from packaging.version import Version
 
 
 class NameLocation(msgspec.Struct, frozen=True):
-    """Where a name is from release ``since`` on, and until which.
+    """Where a name is, from release ``since`` on and before release ``until``.
 
-    ``since``: the first release that has it there, or the oldest that is asked ("2.2").
-    ``path``: with its module, dotted. ``call``: how its call differs from the place before, a
-    sentence; "" where it does not. ``until``: the first release that has it there no more, ""
-    if there is none.
+    ``since``: the first release that has it there, or the oldest that is asked ("2.2"). ``path``:
+    dotted, with its module. ``call``: a sentence on how its call differs from the place before; ""
+    if it does not. ``until``: the first release that no longer has it there; "" if there is none.
     """
 
     since: str
@@ -35,14 +34,14 @@ Names = Mapping[str, tuple[NameLocation, ...]]
 
 @lru_cache(maxsize=1024)
 def _release(text: str) -> Version:
-    # A pre-release has what the release that it leads to will have.
+    # A pre-release has what the release after it will have.
     return Version(Version(text).base_version)
 
 
 def find_location(names: Names, wanted: str, release: str) -> NameLocation | None:
-    """Where ``wanted`` is in a release such as "2.13.0+cpu"; None where that has no such thing.
+    """Where ``wanted`` is in a release such as "2.13.0+cpu"; None if the release lacks it.
 
-    Local tags do not count, and a pre-release is taken for the release that it leads to.
+    Local tags do not count, and a pre-release counts as the release after it.
 
     Raises:
         KeyError: the table does not have it.
@@ -56,7 +55,7 @@ def find_location(names: Names, wanted: str, release: str) -> NameLocation | Non
 
 
 def format_missing(names: Names, wanted: str, framework: str, release: str) -> str:
-    """That a release has no ``wanted``, and when there is one: for `answer.Unsupported`.
+    """A sentence that a release has no ``wanted``, and when there is one.
 
     "torch 2.4.1 has no local_map, which is there since 2.5".
 
@@ -75,7 +74,7 @@ def format_missing(names: Names, wanted: str, framework: str, release: str) -> s
 
 
 def import_path(path: str) -> Any:
-    """What is at a dotted path, after importing the modules on the way.
+    """What is at a dotted path. Imports the modules on the way.
 
     Raises:
         ImportError, AttributeError: nothing is there.

@@ -1,4 +1,4 @@
-"""What in an answer is chance? Paths, ports, process ids and the like, which no two runs share.
+"""What in an answer is chance? Paths, ports, process ids and the like differ from run to run.
 
 Refuses to know how answers are kept or compared.
 """
@@ -16,7 +16,7 @@ from cases.model import Foreign
 
 
 def _path(found: re.Match[str]) -> str:
-    # The name of a source file is worth keeping; that of a temporary file is chance.
+    # The name of a source file is kept; that of a temporary file is chance.
     path = found[0]
     chance = path.startswith((tempfile.gettempdir(), "/tmp", "/dev", "/proc", "/run", "/var"))
     name = path.rpartition("/")[2]
@@ -24,7 +24,7 @@ def _path(found: re.Match[str]) -> str:
 
 
 _SIGNS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
-    # Two components at least; not inside a URL, a fraction or a name.
+    # At least two components; not inside a URL, a fraction or a name.
     (re.compile(r"(?<![\w.:/)>])(?:/[\w.+@~-]+){2,}"), _path),
     (re.compile(r"\b0x[0-9a-fA-F]{4,}"), "<address>"),
     (re.compile(r"\[?\b(?:\d{1,3}\.){3}\d{1,3}\b\]?(?::\d+)?"), "<host>"),
@@ -41,11 +41,11 @@ _SIGNS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
 
 
 def scrub_answer(answer: Answer) -> Answer:
-    """The answer as it is kept: without what differs from one run to the next.
+    """The answer without what differs from one run to the next.
 
-    Stacks, which rank died first and what a dead process printed are left out. In what a
-    framework said, paths, addresses, ports, process ids, object ids, ranks and times are replaced
-    by signs.
+    Stacks, the number of the rank that died first, and what a dead process printed are left out. In
+    a framework's message, signs replace paths, addresses, ports, process ids, object ids, ranks and
+    times.
     """
     end: End
     match answer.end:
@@ -79,7 +79,7 @@ def _scrub_tensor(seen: Observed) -> Observed:
 
 
 def scrub_text(said: str) -> str:
-    """A text with signs such as ``<n>`` in place of what is chance; again changes nothing."""
+    """A text with signs such as ``<n>`` for what is chance; again changes nothing."""
     for pattern, sign in _SIGNS:
         said = pattern.sub(sign, said)
     return said

@@ -1,6 +1,6 @@
-"""Where does a process stand that does not answer? Its stack, without the frames of this suite.
+"""Where is a process that does not answer? Its stack, without the frames of this suite.
 
-Reads what `faulthandler` writes. Does not know why it stands there.
+Reads what `faulthandler` writes. Does not know why the process is there.
 """
 
 from __future__ import annotations
@@ -9,26 +9,26 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-# A frame, and what stands before those of a thread.
+# A frame, and the line before the frames of a thread.
 _FRAME = re.compile(r'  File "(?P<file>.+)", line \d+ in .+')
 _THREAD = re.compile(
     r"(?:Stack|(?:Current thread|Thread) 0x[0-9a-f]+.*) \(most recent call first\):"
 )
 
-# What runs in a worker of this suite. A user's own files may lie anywhere else.
+# The folders of this suite that run in a worker. A user's own files may lie anywhere else.
 _ROOT = Path(__file__).resolve().parent.parent
 _OURS = tuple(f"{_ROOT / folder}/" for folder in ("adapters", "cases", "suites"))
 
-# What is said of a stack that has no other frames.
+# The text for a stack that has no other frames.
 ONLY_OWN_FRAMES = "(in the suite's own code)"
 
 
 def remove_own_frames(text: str) -> str:
     """The frames of a framework or a user in a stack, in its order.
 
-    Those below the suite's own, which started the process, are left out with them; and so is the
-    address of a thread that is the only one, so that processes at one place have one text. What
-    is no stack is left as it is.
+    The suite's own frames are left out, with those below them, which started the process. If there
+    is one thread only, its address is left out too, so that processes at the same place have the
+    same text. A text that is no stack is returned as it is.
     """
     if _THREAD.search(text) is None:
         return text

@@ -2,7 +2,7 @@
 
 
 class CannotAnswer(Exception):
-    """The framework or the adapter has no such thing: why, and the step or input at fault."""
+    """The framework or the adapter cannot do this: why, and the step or input at fault."""
 
     def __init__(self, why: str, place: str = ""):
         super().__init__(why)

@@ -1,8 +1,8 @@
-"""How does a framework answer in its own process? Reads questions, writes answers, no more.
+"""How does a framework answer in its own process? Reads questions and writes answers, no more.
 
-``python -m adapters.worker MODULE DEVICES READ_FD WRITE_FD``. Single-threaded on purpose:
-the torch adapter forks its ranks from this process, and a process with threads must not be
-forked. Knows no framework by name.
+``python -m adapters.worker MODULE DEVICES READ_FD WRITE_FD``. It has one thread on purpose: the
+torch adapter forks its ranks from this process, and a process with threads must not be forked.
+Knows no framework by name.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ import sys
 def serve(module: str, devices: int, reading: int, writing: int) -> None:
     """Answer until the run closes its end of the pipe.
 
-    Raises whatever ``module`` raises: the run reads it from what this process printed.
+    Whatever ``module`` raises ends the process; the run reads it from what the process printed.
     """
     # SIGUSR1 shows where this process is, on its stderr, even inside a C++ call.
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)
-    # The run alone decides when its workers end, even if they share its terminal.
+    # Only the run decides when its workers end, even if they share its terminal.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # For programs that the adapter runs. What it forks has the pipes still.
+    # Programs that the adapter starts do not get the pipes. Processes that it forks still have
+    # them.
     for fd in (reading, writing):
         os.set_inheritable(fd, False)
     # NumPy's BLAS starts its threads when it is imported, and must start none before a fork.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    # Not above: an interpreter too old for it must get as far as saying so.
+    # Imported here, so that an interpreter that is too old gets as far as saying so.
     from adapters import protocol
 
-    # Left open to the end: the pipe closes when this process has said its last words.
+    # Left open to the end: the pipe closes when this process has written its last words.
     asks, answers = open(reading, "rb"), open(writing, "wb")  # noqa: SIM115
     found = importlib.import_module(module)
     if not hasattr(found, "connect"):

@@ -1,7 +1,7 @@
 """How does a run ask a framework that lives in another process? Work ahead, crash, hang, close.
 
-A crash or a hang is an answer to the question that met it, and the next one gets a new
-process. Knows no framework, and reads of an answer only whose it is.
+A crash or a hang is the answer to the question that met it, and the next question gets a new
+process. Knows no framework, and looks only at the question and the subject of an answer.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from adapters.stacks import remove_own_frames
 from adapters.worker_process import WorkerProcess
 from cases.model import Question
 
-# Seconds given to an adapter beyond the question's own, to stop itself and say why.
+# Seconds that an adapter has beyond the question's own, to stop itself and say why.
 MARGIN_SECONDS = 3.0
 # Seconds from the start of a process to its Hello. Importing a framework cold can take 20.
 STARTUP_SECONDS = 120.0
-# Deaths in a row, with no answer between them, that end the worker. Neighbours in a family
-# may each crash a framework, so a few such deaths are just answers.
+# So many deaths in a row, without an answer between them, end the worker. Neighbours in a family
+# may each crash a framework, so fewer deaths are just answers.
 MAX_DEATHS = 20
 
-# Seconds between looks for a death that the pipe does not show.
+# Seconds between checks for a death that the pipe does not show.
 _TICK = 0.25
-# Seconds between looks for a greeting, for which a run waits once.
+# Seconds between checks for a greeting, for which a run waits once.
 _SHORT = 0.02
-# Seconds for a process to die once it has closed its pipe, and to show its stack.
+# Seconds for a process to die after it has closed its pipe, and to show its stack.
 _PATIENCE = 1.0
 _NEEDED = ("msgspec", "numpy", "ml_dtypes", "packaging")
 
@@ -60,9 +60,9 @@ class WorkerError(Exception):
 class WorkerClient:
     """One framework in its own process, asked by one thread of the run.
 
-    It starts at once, in the background. ``seconds`` are allowed for each of the
-    ``subjects``; at most ``ahead`` questions are in the process at a time. Answers that
-    nobody collects are kept until `close`.
+    It starts at once, in the background. ``seconds`` are allowed for each of the ``subjects``. At
+    most ``ahead`` questions are in the process at a time. Answers that are not collected are kept
+    until `close`.
     """
 
     def __init__(
@@ -78,16 +78,17 @@ class WorkerClient:
     ):
         self._tasks: dict[str, _Task] = {}
         self._engine = _Engine(framework, module, tuple(subjects), python, devices, seconds, ahead)
-        # Daemonic, so that a run that forgets `close` still ends; the kernel ends the rest.
+        # A daemon thread, so that a run that forgets `close` still ends; the kernel ends the
+        # process.
         self._thread = threading.Thread(target=self._engine.run, name=framework, daemon=True)
         self._thread.start()
 
     def hello(self) -> Hello | None:
-        """What the first process said it is; None until it has."""
+        """What the first process said about itself; None until it has."""
         return self._engine.hello
 
     def greet(self) -> Hello:
-        """What the first process says it is: waits for it.
+        """The same, waited for.
 
         Raises:
             WorkerError: the framework cannot be asked at all.
@@ -111,7 +112,7 @@ class WorkerClient:
         self._task(question)
 
     def answer(self, question: Question) -> tuple[Answer, ...]:
-        """The answers, one per subject in order: waits for them, hands them out, forgets them.
+        """The answers, one per subject in order. Waits for them, and keeps none.
 
         Raises:
             WorkerError: the framework cannot be asked at all.
@@ -122,7 +123,7 @@ class WorkerClient:
         return answers
 
     def close(self) -> None:
-        """End every process at once, whatever it is doing. What was asked is dropped."""
+        """End every process at once, whatever it is doing. Questions that wait are dropped."""
         self._engine.stop()
         self._thread.join()
         self._engine.forget()
@@ -152,8 +153,8 @@ class _Task:
         self._ready.put(None)
 
     def wait(self) -> tuple[Answer, ...]:
-        # A wait without a lock of our own: Ctrl-C in it leaves nothing locked, and it can
-        # be waited for again.
+        # This waits without a lock of our own, so that Ctrl-C leaves nothing locked and one can
+        # wait again.
         while self._result is None:
             self._ready.get()
         if isinstance(self._result, BaseException):
@@ -162,12 +163,12 @@ class _Task:
 
 
 class _Engine:
-    """The thread of a `WorkerClient`: it runs `run`, and owns the process and all that is private.
+    """The thread of a `WorkerClient`: it runs `run`, and owns the process and private attributes.
 
     The run calls `take`, `stop` and, when the thread has ended, `forget`.
 
-    One thread and non-blocking pipes: however full both pipes are, it neither waits for one
-    of them nor misses a deadline.
+    One thread and non-blocking pipes: however full both pipes are, it neither waits for one of them
+    nor misses a deadline.
     """
 
     def __init__(
@@ -189,14 +190,14 @@ class _Engine:
         self.ahead = ahead
         self.hello: Hello | None = None
         self.failed: BaseException | None = None
-        # Filled by the run and emptied here; a deque needs no lock for that.
+        # The run fills it and the thread empties it; a deque needs no lock for that.
         self._inbox: deque[_Task] = deque()
         self._stopped = False
         self._woken, self._wake = os.pipe()
         for fd in (self._woken, self._wake):
             os.set_blocking(fd, False)
-        # Tasks without all their answers, in the order asked; the first `_sent` of them are
-        # in the process, which works on the very first.
+        # Tasks without all their answers, in the order asked. The first `_sent` of them are in the
+        # process, which works on the first one.
         self._queue: deque[_Task] = deque()
         self._sent = 0
         self._process: WorkerProcess | None = None
@@ -218,19 +219,19 @@ class _Engine:
             self._rouse()
 
     def forget(self) -> None:
-        """Close what the thread was woken by."""
+        """Close the pipe that wakes the thread."""
         if self._wake >= 0:
             os.close(self._wake)
             os.close(self._woken)
             self._wake = self._woken = -1
 
     def _rouse(self) -> None:
-        # Where the pipe is full, it has yet to heed earlier calls.
+        # If the pipe is full, the thread has yet to handle earlier calls.
         with contextlib.suppress(BlockingIOError):
             os.write(self._wake, b".")
 
     def run(self) -> None:
-        """Work until stopped; then, or when that fails, leave no process."""
+        """Work until stopped. When that ends or fails, no process is left."""
         try:
             self._work()
         except BaseException as error:
@@ -270,7 +271,7 @@ class _Engine:
         self._since = time.monotonic()
 
     def _turn(self, process: WorkerProcess) -> None:
-        """Feed the process, wait for something to happen, and see what it was."""
+        """Feed the process, wait until something happens, and handle it."""
         self._feed(process)
         wanted = [(process.answers, select.POLLIN)]
         if process.unsent:
@@ -279,8 +280,8 @@ class _Engine:
         self._wait(wanted, None if due is None else min(due - time.monotonic(), _TICK))
         process.write()
         process.trim()
-        # In this order: what was written before a death is there to be read after it. An idle
-        # process that died is found here, before the question that woke us is sent to it.
+        # In this order, so that what was written before a death is read after it, and an idle
+        # process that died is found before the question that woke us is sent to it.
         dead = process.dead()
         count, more = process.read()
         try:
@@ -316,7 +317,7 @@ class _Engine:
             self._sent += 1
 
     def _due(self) -> float | None:
-        """When the next frame must have come; None while none is owed."""
+        """When the next frame must have come; None if none is due."""
         if not self._greeted:
             return self._since + STARTUP_SECONDS
         return self._since + self.seconds + MARGIN_SECONDS if self._sent else None
@@ -370,7 +371,7 @@ class _Engine:
             task.finish(tuple(task.answers))
 
     def _blame(self, end: Crashed | Hung) -> None:
-        """End the process; ``end`` is the answer that was due, the rest is asked again."""
+        """End the process; ``end`` becomes the answer that was due, the others are asked again."""
         self._deaths += isinstance(end, Crashed)
         if self._deaths == MAX_DEATHS:
             raise self._error(

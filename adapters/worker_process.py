@@ -1,7 +1,7 @@
 """How is one worker process started, spoken to and ended? Pipes, what it printed, its group.
 
-Knows nothing of questions or of who is to blame: `worker_client` does. Nothing here ever waits for
-the worker, except `end` for the kernel to bury it and `stack` for a moment.
+Knows nothing of questions, nor which of them is to blame: `worker_client` does. Nothing here waits
+for the worker, except `end` until the kernel has reaped it, and `stack` for a moment.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from adapters.framing import FrameBuffer
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# What a worker prints is kept up to here, so that a print in a loop cannot fill the disk.
+# What a worker prints is kept up to this size, so that a print in a loop cannot fill the disk.
 _KEPT = 1 << 26
 _TAIL = 4000
 _STACK = 16000
@@ -44,14 +44,14 @@ class WorkerProcess:
         asks, self.asks = os.pipe()
         self.answers, answers = os.pipe()
         alive, self._alive = os.pipe()
-        # Closed by `end`: it must outlive this call.
+        # `end` closes it, so it must outlive this call.
         self._printed = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         printed = self._printed.fileno()
-        # What it leaves in temporary files goes with it, however it ends.
+        # The worker's temporary files go with this folder, however the worker ends.
         self._folder = tempfile.TemporaryDirectory(
             prefix="shard-parity-", ignore_cleanup_errors=True
         )
-        # Appending, so that whoever prints goes on at the new end after `trim`.
+        # In append mode, so that output goes on at the new end after `trim`.
         _set_flag(printed, os.O_APPEND)
         for fd in (self.asks, self.answers):
             os.set_blocking(fd, False)
@@ -62,7 +62,7 @@ class WorkerProcess:
         extra = {
             "PYTHONPATH": os.pathsep.join(path),
             "PYTHONSAFEPATH": "1",
-            # Messages that print a set are the same in every run.
+            # With this, messages that print a set are the same in every run.
             "PYTHONHASHSEED": "0",
             "TMPDIR": self._folder.name,
         }
@@ -110,11 +110,11 @@ class WorkerProcess:
         except BlockingIOError:
             pass
         except BrokenPipeError:
-            # It is dying, which `read` and `dead` tell.
+            # The process is dying, which `read` and `dead` report.
             self._unsent.clear()
 
     def read(self) -> tuple[int, bool]:
-        """Take in what is there: how many bytes, and whether there can be more."""
+        """Take in what has come: how many bytes, and whether there can be more."""
         count = 0
         while count < _BURST:
             try:
@@ -137,7 +137,7 @@ class WorkerProcess:
             yield body
 
     def dead(self) -> bool:
-        """Whether it has ended. Children that hold its pipes open hide that from `read`."""
+        """Whether it has ended. `read` cannot tell while children hold its pipes open."""
         return read_exit(self.pid) is not None
 
     def how(self, patience: float) -> str:
@@ -152,7 +152,7 @@ class WorkerProcess:
         return text.strip()
 
     def stack(self, patience: float) -> str:
-        """Where its Python threads are: asked by SIGUSR1, waited for ``patience`` seconds at most.
+        """Where its Python threads are, after SIGUSR1; waits ``patience`` seconds at most.
 
         Without an answer, a sentence that says so.
         """
@@ -169,7 +169,7 @@ class WorkerProcess:
         return before or "(no stack: it did not heed SIGUSR1)"
 
     def trim(self) -> None:
-        """Forget what was printed, if it is too much to keep."""
+        """Drop what was printed, if it is too much to keep."""
         if os.fstat(self._printed.fileno()).st_size > _KEPT:
             os.ftruncate(self._printed.fileno(), 0)
 
@@ -191,12 +191,12 @@ def _set_flag(fd: int, flag: int) -> None:
 
 
 def _die_together(alive: int, group: int) -> None:
-    """Have the kernel kill ``group`` once nobody holds the other end of the pipe ``alive``.
+    """Have the kernel kill ``group`` once no process holds the other end of the pipe ``alive``.
 
-    The run holds it and never writes, so that is when the run has ended, by SIGKILL too. A
-    death signal (PR_SET_PDEATHSIG) would be tied to the thread that forks and would miss
-    the processes that an adapter forks. Where there is no such thing, a worker notices that
-    its pipe has ended when it next reads.
+    The run holds it and never writes, so the kernel acts when the run has ended, even by SIGKILL. A
+    death signal (PR_SET_PDEATHSIG) would be tied to the thread that forks, and would miss the
+    processes that an adapter forks. On other systems a worker notices the end of its pipe when it
+    next reads.
     """
     if sys.platform == "linux":
         fcntl.fcntl(alive, fcntl.F_SETSIG, signal.SIGKILL)

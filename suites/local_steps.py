@@ -1,7 +1,7 @@
 """Did each device work on its own shard alone, as the program asked it to?
 
-Between `to_local` and `from_local` every step runs on the shards of each device. Where the whole is
-then another thing than the same steps on the whole array, the framework did what it was asked.
+Between `to_local` and `from_local` every step runs on the shards of each device. If that gives
+another result than the same steps on the whole array, the framework still did what it was asked.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from cases.ops.op import tolerance
 from suites.array_difference import difference
 from suites.tensors import mesh_of, upstream
 
-# What ends the steps on shards.
+# These end the steps on shards.
 _JOIN = "from_local"
 _SPLIT = "to_local"
 
 
 def ran_on_shards(case: Case, answer: Answer, seen: Observed) -> str:
-    """A sentence that says so, if every shard is what the steps make of that device's own shard.
+    """A sentence, if every shard is what the steps make of that device's own shard.
 
-    "" where no step ran on shards, where an operand of theirs is not shown, or where a shard is
-    another thing than that.
+    "" if no step ran on shards, if an operand of such steps is not shown, or if a shard is anything
+    else.
     """
     question = case.question
     steps = {step.result: step for step in question.steps}

@@ -1,14 +1,18 @@
 """Do the records of all releases have every question? Asks each release what its record lacks.
 
-``python -m suites.matrix`` asks tox for the environments that bear the label ``records``, and runs
-those whose record lacks a question of the present catalogue, or has it in other words: twice, so
-that answers which are not the same in both are marked as unstable. All other lines of a record stay
-as they are, those of questions that are gone are dropped, and so it is when the adapter's code has
-changed since, which is told: ``--again`` asks everything anew, or what words for pytest select.
-``--verify N`` asks some of what a record has once more, to see whether it still answers so. Each
-environment is removed after use, with what uv kept for it: no more disk is needed than the largest
-takes. What was done before a break is not done again, unless the code is another. Goes on after a
-failure, and ends with 1 if there was one. Refuses to know what an answer says.
+``python -m suites.matrix`` takes the environments that tox lists under the label ``records``. It
+runs each whose record lacks a question of the present catalogue, or has it with other words. It
+runs it twice, so that an answer which differs between the two runs is marked as unstable. All other
+lines of a record stay as they are; lines of questions that are gone are dropped.
+
+A change of the adapter's code makes no line stale, but is told. ``--again`` asks everything anew,
+or the questions that words for pytest select. ``--verify N`` asks N recorded questions once more
+and compares the answers.
+
+Each environment is removed after use, with what uv kept for it, so the largest alone decides how
+much disk is needed. A run that was interrupted goes on where it stopped, unless the code has
+changed. A failure does not stop the others; the command then ends with 1. Refuses to know what an
+answer says.
 """
 
 from __future__ import annotations
@@ -49,13 +53,13 @@ from suites.sources import RECORDS
 ROOT = Path(__file__).resolve().parent.parent
 TOX_LABEL = "records"
 
-# Where an environment leaves its record; tox.ini takes it from there.
+# The variable that tells an environment where to leave its record; tox.ini reads it.
 RECORDS_VARIABLE = "RECORDS"
 
-# The folder beside the environments in which runs stay until a record is whole.
+# The folder, beside the environments, in which runs stay until a record is whole.
 WORK_FOLDER = "recording"
 
-# Lines of a log that are shown of a run that failed.
+# How many lines of the log are shown of a run that failed.
 _TAIL_LINES = 15
 
 _NAME = re.compile(rf"py\d+-({'|'.join(FRAMEWORKS)})-([\w.]+)")
@@ -64,7 +68,7 @@ _NAME = re.compile(rf"py\d+-({'|'.join(FRAMEWORKS)})-([\w.]+)")
 class RecordingResult(msgspec.Struct, frozen=True):
     """How an environment fared: what went wrong, or "" if nothing did; whether it was run.
 
-    ``note``: what was noticed and is no fault.
+    ``note``: what was noticed and is not a failure.
     """
 
     failure: str
@@ -76,7 +80,7 @@ def environments(tox: Sequence[str], root: Path) -> list[Environment]:
     """The environments of a project's ``tox.ini`` that record, in its order.
 
     Raises:
-        ValueError: tox cannot say, or the name of one does not say what it records.
+        ValueError: tox cannot list them, or the name of one does not say what it records.
     """
     command = [*tox, "list", "-m", TOX_LABEL, "--no-desc"]
     listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
@@ -99,9 +103,9 @@ def question_digests() -> dict[str, str]:
 def record_release(
     plan: RecordingOptions, environment: Environment, todo: MissingQuestions
 ) -> RecordingResult:
-    """Ask one release what is due, in as many runs as are wanted, and put it into its record.
+    """Ask one release what its record lacks, in as many runs as are wanted, and add the answers.
 
-    Runs stay in a folder of their own until all are done, and logs if something is wrong.
+    Runs stay in a folder of their own until all are done; their logs stay if something is wrong.
     """
     if not todo.asked:
         assert todo.kept is not None
@@ -115,7 +119,7 @@ def record_release(
     code = 0
     try:
         for part in parts:
-            # To compare with the record, one answer is enough.
+            # One answer is enough to compare with the record.
             checked = todo.checked if part is parts[0] else ()
             by = _run_digest(plan, environment, todo, checked)
             if _is_done(part, by):
@@ -132,7 +136,7 @@ def record_release(
         if not plan.keep:
             shutil.rmtree(plan.root / ".tox" / environment.name, ignore_errors=True)
             shutil.rmtree(work / "uv-cache", ignore_errors=True)
-    # The text comes last: by it a record is known.
+    # The text is moved last, because a folder has a record as soon as it has the text.
     for path in made:
         shutil.move(path, plan.folder / path.name)
     tail = _log_tail(_log_file(parts[-1])) if code else ""
@@ -157,7 +161,7 @@ def record_release(
 def _prefilled_record(
     plan: RecordingOptions, todo: MissingQuestions, checked: Sequence[str]
 ) -> Record | None:
-    """What a run finds recorded, and so does not ask."""
+    """The record with which a run starts, so that it asks only what that lacks."""
     if todo.kept is None or plan.again:
         return None
     return todo.kept.with_only(todo.kept.lines.keys() - {*checked})
@@ -170,7 +174,7 @@ def _prepare(
     checked: Sequence[str],
     part: Path,
 ) -> None:
-    """A fresh folder for a run, with what it need not do."""
+    """Make a fresh folder for a run, with the record with which it starts."""
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir()
     names = (environment.framework, environment.release)
@@ -181,8 +185,8 @@ def _prepare(
 
 
 def _run(plan: RecordingOptions, environment: Environment, part: Path, cache: Path) -> int:
-    """One run into a folder; the exit code of tox."""
-    # Under a tox of its own, its TOX_WORK_DIR would have the last word.
+    """Do one run into a folder; the exit code of tox."""
+    # If tox runs this, its TOX_WORK_DIR would move the environments.
     place = ["--workdir", str(plan.root / ".tox")]
     command = [*plan.tox, "run", *place, "-e", environment.name, "--", *plan.words]
     own = (
@@ -197,7 +201,7 @@ def _run(plan: RecordingOptions, environment: Environment, part: Path, cache: Pa
         ).returncode  # fmt: skip
 
 
-# In the folder of a run that is done: what was asked, by which code.
+# A file in the folder of a run that is done: it says what was asked, and with which code.
 _DONE_FILE = "by"
 
 
@@ -221,12 +225,12 @@ def _find_missing(
     checked: Sequence[str],
     part: Path,
 ) -> str:
-    """What a run should have left and has not."""
+    """What a run should have left and did not."""
     text, _, interface = record_files(part, environment.framework, environment.release)
     made, why = read_record(text, environment)
     if made is None:
         return why
-    # Words for pytest may leave out any.
+    # Words for pytest may leave questions out.
     due = {} if plan.words else todo.due
     missing = [id for id, digest in due.items() if id not in made.lines
                or made.lines[id].digest != digest]  # fmt: skip
@@ -247,7 +251,7 @@ def _merge_runs(
     parts: Sequence[Path],
     folder: Path,
 ) -> tuple[list[Path], Verification]:
-    """The runs and what was kept made one: its files, the text last. And what was not verified."""
+    """Merge the runs with the record; its files, the text last, and the answers that differ."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     names = (environment.framework, environment.release)
@@ -274,7 +278,7 @@ def _log_tail(log: Path) -> str:
 
 
 def run(plan: RecordingOptions, chosen: Sequence[Environment]) -> dict[str, RecordingResult]:
-    """Every environment in turn; says how far it is. By name, how each fared."""
+    """Run every environment in turn and report progress. By name, how each fared."""
     digests, began = question_digests(), time.monotonic()
     found: dict[str, RecordingResult] = {}
     for n, environment in enumerate(chosen, start=1):
@@ -297,7 +301,7 @@ def run(plan: RecordingOptions, chosen: Sequence[Environment]) -> dict[str, Reco
 
 
 def summary(found: Mapping[str, RecordingResult]) -> Iterable[str]:
-    """What was done, and what went wrong, in a few lines."""
+    """What was done and what went wrong, in a few lines."""
     there = sum(not one.ran for one in found.values())
     failed = {name: one for name, one in found.items() if one.failure}
     made = len(found) - there - len(failed)

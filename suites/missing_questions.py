@@ -1,7 +1,7 @@
-"""What is one release to be asked, so that its record has every question? By what it has.
+"""Which questions does the record of a release lack?
 
 A question counts as asked if the record has it word for word, by its digest. Refuses to know how a
-release is asked, and what a right answer is: only whether two are the same.
+release is asked, and what a right answer is: it only tells whether two are the same.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from suites.array_difference import EXACT, difference
 from suites.sources import public_release, record_path
 from suites.truth import truth
 
-# Characters that are shown of an answer that was not verified, before and after the first of those
-# that differ.
+# How many characters are shown of two answers, before and after the first that differs.
 _BEFORE, _SHOWN = 40, 60
 
 
@@ -39,11 +38,11 @@ class Environment(msgspec.Struct, frozen=True):
 
 
 class RecordingOptions(msgspec.Struct, frozen=True):
-    """What is to be done: ``tox``, the command, in the project at ``root``; records to ``folder``.
+    """What to record: ``tox``, the command, in the project at ``root``; records go to ``folder``.
 
-    ``runs``: of each release. ``again``: ask what a record has as well. ``verify``: so many of its
-    questions, to compare; ``seed`` says which. ``keep``: leave the environments. ``words``: for
-    pytest, which may leave out cases.
+    ``runs``: how often each release is asked. ``again``: also ask what a record has. ``verify``:
+    how many of its questions to compare; ``seed`` chooses them. ``keep``: leave the environments.
+    ``words``: for pytest, which may leave out cases.
     """
 
     tox: tuple[str, ...]
@@ -58,10 +57,10 @@ class RecordingOptions(msgspec.Struct, frozen=True):
 
 
 class MissingQuestions(msgspec.Struct, frozen=True):
-    """What one release is to be asked, and ``why``: "" if nothing is to be done.
+    """What one release is to be asked, and ``why``: "" if there is nothing to do.
 
     ``kept``: its record without the lines that go; None if it has none. ``due``: digests of the
-    questions to ask, by id. ``checked``: those of ``kept`` that are asked once more to compare.
+    questions to ask, by id. ``checked``: ids in ``kept`` that are asked once more to compare.
     ``listing``: whether its interface is to be listed. ``note``: about the code that answered.
     """
 
@@ -74,12 +73,12 @@ class MissingQuestions(msgspec.Struct, frozen=True):
 
     @property
     def asked(self) -> bool:
-        """Whether the framework is needed at all."""
+        """Whether the framework has to run at all."""
         return bool(self.due or self.checked or self.listing)
 
 
 def record_files(folder: Path, framework: str, release: str) -> tuple[Path, Path, Path]:
-    """Where a folder keeps the text of a record, its arrays, and the release's interface."""
+    """The paths in a folder of a record's text, its arrays, and the release's interface."""
     text = record_path(folder, framework, release)
     return text, array_store.path_beside(text), text.with_suffix(".interface.jsonl")
 
@@ -87,7 +86,7 @@ def record_files(folder: Path, framework: str, release: str) -> tuple[Path, Path
 def find_missing_questions(
     plan: RecordingOptions, environment: Environment, digests: Mapping[str, str]
 ) -> MissingQuestions:
-    """What is to be done so that a folder has the record of a release that is wanted.
+    """What has to be asked so that a folder has a whole record of a release.
 
     ``digests``: of every question of the catalogue, by id.
     """
@@ -142,9 +141,9 @@ def _note(old: Record, environment: Environment) -> str:
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """What was asked to verify and is answered otherwise now: in a few lines for each question.
+    """The questions that were asked again and have other answers now, in a few lines for each.
 
-    ``rounded``: ids of those that differ in roundings alone, as another processor does.
+    ``rounded``: ids of those that differ in roundings alone, as on another processor.
     """
 
     told: tuple[str, ...]
@@ -152,7 +151,7 @@ class Verification(msgspec.Struct, frozen=True):
 
 
 def verify_answers(todo: MissingQuestions, now: Record, cases: Mapping[str, Case]) -> Verification:
-    """How the answers of now to ``todo.checked`` differ from those that were kept."""
+    """How the new answers to ``todo.checked`` differ from the recorded ones."""
     told: list[str] = []
     rounded: list[str] = []
     for id in todo.checked:
@@ -172,7 +171,7 @@ def verify_answers(todo: MissingQuestions, now: Record, cases: Mapping[str, Case
 
 
 def nearly_equal(case: Case, was: Answer, now: Answer) -> bool:
-    """Whether two answers are the same but for values, and these as near as the case asks."""
+    """Whether two answers differ in values alone, and those by no more than the case allows."""
     if _without_values(was) != _without_values(now):
         return False
     allowed = truth(case).allowed
@@ -183,7 +182,7 @@ def nearly_equal(case: Case, was: Answer, now: Answer) -> bool:
 
 
 def _without_values(answer: Answer) -> Answer:
-    """Without values, but with how many there are."""
+    """An answer without its values, but with their number."""
     seen = tuple(
         msgspec.structs.replace(
             one, full=(None,) * len(one.full), shards=one.shards and (None,) * len(one.shards)
@@ -199,7 +198,7 @@ def _arrays(answer: Answer) -> Iterator[tuple[str, Array | None]]:
 
 
 def _show_difference(was: bytes, now: bytes) -> Iterator[str]:
-    """Two texts from a little before where they part."""
+    """Two texts, from a little before the point at which they differ."""
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(was, now)))
     for word, said in (("was", was), ("is", now)):
         shown = said[max(0, same - _BEFORE) : same + _SHOWN].decode(errors="replace")

@@ -1,7 +1,7 @@
-"""Which cause of a user's own would excuse a failure? Ready to be put into a file for ``--ledger``.
+"""Which cause of a user's own would excuse a failure? It is ready for a file for ``--ledger``.
 
 A cause says what was seen as closely as a ledger can: the kind of observation, the message without
-its numbers, the relation to the right value, the op. Only the reason is left to the user.
+its numbers, the relation to the right value, and the op. The user adds only the reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from suites.tensors import FULL, result_name
 from suites.truth import truth
 from suites.verdict import RECORD, Finding, Verdict
 
-# Of the relations that hold, the one that says most.
+# If several relations hold, the first of these says most.
 _MOST_TELLING: tuple[Relation, ...] = (
     "NaN", "one addend", "operand unchanged", "zeros", "elements permuted", "times a number",
     "plus a number", "another shape", "some elements", "all elements",
@@ -90,7 +90,7 @@ def _table(case: Case, finding: Finding, answer: Answer, kind: str) -> list[tupl
 
 
 def _op_at_fault(case: Case, step: str | None) -> str:
-    """What is at fault, as `cases.step` has it: the step's own op where it is one of several."""
+    """The op at fault, as `cases.step` has it, where the step has one op of several."""
     made = {one.result: one.op for one in case.question.steps}
     own = None if step is None or step.endswith(FULL) else made.get(result_name(step))
     ops = ops_at_fault(case, step)
@@ -100,7 +100,7 @@ def _op_at_fault(case: Case, step: str | None) -> str:
 
 
 def message_pattern(said: str) -> str:
-    """A pattern of a message that holds whatever its numbers and addresses are."""
+    """A pattern that matches a message whatever its numbers and addresses are."""
     if len(said) > _MOST:
         said = said[:_MOST].rpartition(" ")[0] or said[:_MOST]
     parts = re.split(r"(0x[0-9a-f]+|\d+)", said)

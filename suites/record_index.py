@@ -1,4 +1,4 @@
-"""Which records are there? A folder's, by framework and release, oldest first.
+"""Which records does a folder have? By framework and release, oldest first.
 
 Refuses to know what they hold.
 """
@@ -19,7 +19,7 @@ from suites.sources import public_release, record_path
 
 # Records by framework.
 RecordIndex = Mapping[str, Sequence[Record]]
-# Where records are, each with its framework.
+# The paths of records, each with its framework.
 RecordPaths = tuple[tuple[str, Path], ...]
 
 _NAME = re.compile(r"([a-z_]+)-(.+?)\.jsonl")

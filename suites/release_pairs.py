@@ -1,9 +1,8 @@
-"""How does every release of a framework come out beside every release of another?
+"""How does every release of a framework compare with every release of another?
 
 Judged from records alone, with no framework installed. Most answers are the same in most releases,
-so each distinct answer of a case is judged once, and held once against each distinct answer of
-another framework. The verdicts are those that `suites.judge.judge` gives for the pair, line for
-line. Asks no framework.
+so each distinct answer of a case is judged once, and compared once with each distinct answer of
+another framework. The verdicts are those of `suites.judge.judge` for the pair, line for line.
 """
 
 from __future__ import annotations
@@ -44,16 +43,17 @@ from suites.replay import LiveRun, VerdictMismatch
 from suites.truth import truth
 from suites.verdict import OUTCOMES, Finding, Outcome, Verdict
 
-# Few enough that one process is not left with the last, many enough that neighbours share work.
+# Few enough that both processes end together, many enough that neighbouring cases share work.
 _CASES_PER_PART = 40
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """Some of a subject's verdicts on a case, the same in all these releases.
+    """Some of a subject's verdicts on a case, which are the same in all these releases.
 
-    ``releases``: of the subject's framework. ``base`` and ``beside``: the framework that these
-    verdicts are held against and its releases; none for the subject's own verdicts. ``firsts``: by
-    index, the cause of a finding that inherits none. ``unclear``: causes that fit one finding.
+    ``releases``: of the subject's framework. ``base`` and ``beside``: the framework that it is
+    compared with and that one's releases; none for the subject's verdicts by itself. ``firsts``: by
+    index, the cause of a finding that inherits none. ``unclear``: causes that fit one finding
+    together.
     """
 
     subject: str
@@ -66,9 +66,9 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 class Unexplained(msgspec.Struct, frozen=True):
-    """A divergence that no cause explains, or an unclear one, in all these releases.
+    """A divergence in all these releases that no cause explains, or several causes do.
 
-    ``op``: of the step, with "/full" where that is materialised. ``causes``: those that all fit.
+    ``op``: of the step, with "/full" where it is materialised. ``causes``: all that fit.
     """
 
     verdict: Verdict
@@ -85,7 +85,7 @@ class CauseUse(msgspec.Struct):
     smallest: tuple[int, str, Verdict] | None = None
 
     def meet(self, size: int, verdict: Verdict, releases: Iterable[str]) -> None:
-        """Take note of one more verdict."""
+        """Add one more verdict."""
         for release in releases:
             self.cases.setdefault(release, set()).add(verdict.case)
         this = (size, verdict.case, verdict)
@@ -93,16 +93,16 @@ class CauseUse(msgspec.Struct):
             self.smallest = this
 
 
-# By framework and release, whether it is held beside "" or a release of another.
+# Subject, its release, and the framework and release that it is compared with ("" for none).
 CountKey = tuple[str, str, str, str]
 
 
 class Tally(msgspec.Struct):
-    """What came of all cases.
+    """The results of all cases.
 
-    ``counts``: by subject, its release, the framework held against ("" for none) and that one's
-    release, how many verdicts of each of `OUTCOMES`. ``met``: by id of a cause. ``replayed``: cases
-    held against a live run; ``strayed``: where that had other verdicts.
+    ``counts``: how many verdicts there are of each of `OUTCOMES`. ``met``: by id of a cause.
+    ``replayed``: how many cases were compared with a live run; ``strayed``: the verdicts that
+    differed.
     """
 
     cases: int = 0
@@ -113,7 +113,7 @@ class Tally(msgspec.Struct):
     strayed: list[VerdictMismatch] = []
 
     def pair(self, one: tuple[str, str], other: tuple[str, str]) -> list[int]:
-        """Counts of verdicts of two frameworks' releases, the other held against the one."""
+        """The counts for two releases: each by itself, and the second compared with the first."""
         keys = [(subject, one[1], "", "") for subject in FRAMEWORKS[one[0]].subjects]
         for subject in FRAMEWORKS[other[0]].subjects:
             keys += [(subject, other[1], "", ""), (subject, other[1], *one)]
@@ -122,7 +122,7 @@ class Tally(msgspec.Struct):
 
 
 class AnswerGroup(msgspec.Struct, frozen=True):
-    """Releases of a framework with the same answers to a case, and what is found of each."""
+    """Releases of a framework with the same answers to a case, and the findings of each."""
 
     releases: tuple[str, ...]
     contexts: dict[str, Context]
@@ -130,7 +130,7 @@ class AnswerGroup(msgspec.Struct, frozen=True):
 
 
 def group_answers(case: Case, name: str, records: Sequence[Record]) -> list[AnswerGroup]:
-    """The distinct answers of a framework to a case, each looked at once."""
+    """The distinct answers of a framework to a case, each judged by itself once."""
     right, made = truth(case, name), []
     for releases, answers, promises in distinct_answers(case, records):
         contexts = {one.subject: context_of_answer(case, one, right, promises) for one in answers}
@@ -171,7 +171,7 @@ def _compare_groups(
             of, other.contexts[one], frameworks_compared.suspect_steps(other.found[one])
         )
     ]
-    # What is found beside another may follow from what is found alone.
+    # What is found in a comparison may follow from what is found without it.
     settled = attach_causes(of, [*own, *more], (), ledger, fact, None)[len(own) :]
     return _make_cell(case, subject, group.releases, base, other.releases, settled)
 
@@ -193,12 +193,12 @@ def _make_cell(
 def distinct_answers(
     case: Case, records: Sequence[Record]
 ) -> list[tuple[tuple[str, ...], tuple[Answer, ...], Promises]]:
-    """The answers that a case has in records, the releases that answer so, and their promises."""
+    """The distinct answers of a case in records, with their releases and their promises."""
     asked = record.digest_question(case.question)
     alike: dict[tuple[str, str], list[Record]] = {}
     for one in records:
         kept = one.lines.get(case.id)
-        # What answered another question says only that.
+        # An answer to another question shows only that this one was not asked.
         text = "none" if kept is None else ""
         if kept is not None and kept.digest == asked:
             text = one.line_digest(case.id)
@@ -211,7 +211,7 @@ def distinct_answers(
 
 
 def verdicts_of_pair(judged: Iterable[Cell], releases: Mapping[str, str]) -> list[Verdict]:
-    """Those verdicts of `judge_all_releases` that are of one release of each framework."""
+    """Those verdicts of `judge_all_releases` that belong to one release of each framework."""
     return [
         verdict
         for cell in judged
@@ -224,7 +224,7 @@ def verdicts_of_pair(judged: Iterable[Cell], releases: Mapping[str, str]) -> lis
 def count(
     cases: Iterable[Case], shelf: RecordIndex, ledger: Sequence[Cause], live: LiveRun | None = None
 ) -> Tally:
-    """Judge cases in all pairs, in this process. The cases of ``live`` are held against it."""
+    """Judge cases in all pairs, in this process, and compare them with the run in ``live``."""
     tally = Tally()
     grouped: dict[tuple[str, tuple[str, ...], str, tuple[str, ...]], Counter[Outcome]] = {}
     for case in cases:
@@ -275,7 +275,7 @@ def case_size(case: Case) -> int:
 
 
 def op_of(case: Case, step: str | None) -> str:
-    """The op of a step as verdicts name it: "matmul", "input/full"; a pass of a recipe itself."""
+    """The op of a step as verdicts name it: "matmul", "input/full"; for a recipe the pass."""
     if step is None:
         return "program"
     name, slash, full = step.partition("/")
@@ -286,7 +286,7 @@ def op_of(case: Case, step: str | None) -> str:
 
 
 def join_tallies(parts: Iterable[Tally]) -> Tally:
-    """One tally of several, each of other cases."""
+    """Join tallies of different cases."""
     whole = Tally()
     for part in parts:
         whole.cases += part.cases
@@ -342,11 +342,11 @@ def judge_catalogue(
     processes: int = 2,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Tally:
-    """The catalogue, or those of its cases that match ``pattern``, in all pairs of records.
+    """Judge the catalogue, or its cases that match ``pattern``, in all pairs of records.
 
-    ``live``: the verdicts of a live run, which the records of its releases have to give too.
-    ``progress`` is told how many cases are done, of how many. Each process reads the records
-    itself: that takes as long as reading them once, and leaves nothing to be sent.
+    ``live``: the verdicts of a live run; the records of its releases must give the same.
+    ``progress`` gets the number of cases done, and of all. Each process reads the records itself,
+    which takes as long as reading them once, and nothing has to be sent.
 
     Raises:
         BadInput: a record, the ledger or the verdicts cannot be read, or two records are of one

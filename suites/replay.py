@@ -1,8 +1,8 @@
-"""Does replaying two records give what the live run of those releases gave, case by case?
+"""Do the records of two releases give the verdicts of a live run of them, case by case?
 
-A live run leaves its verdicts in a file (``--verdicts``). Each line has to be met by the verdict
-that the records of the same releases give, word for word. Of a subject whose answer the record
-marks as unstable, what was wanted, got and said is left out; the verdict itself is not.
+``--verdicts`` writes the verdicts of a live run to a file. The records must give the same lines,
+word for word. Where a record marks a subject's answer as unstable, the texts for people are left
+out of the comparison.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LiveRun(msgspec.Struct, frozen=True):
 
 
 class VerdictMismatch(msgspec.Struct, frozen=True):
-    """A verdict that only one of the two gave; None is the other's."""
+    """A verdict that only one side gave; the other is None."""
 
     live: Verdict | None
     replayed: Verdict | None
@@ -60,10 +60,10 @@ def read_live_run(path: Path) -> LiveRun:
 
 
 def check_releases(live: LiveRun, shelf: RecordIndex, path: Path) -> None:
-    """Refuses a live run of releases that there are no records of.
+    """Refuse a live run of a release that has no record.
 
     Raises:
-        BadInput: which.
+        BadInput: which release.
     """
     for name, release in live.releases.items():
         if release not in map(release_of, shelf.get(name, ())):
@@ -74,7 +74,7 @@ def check_releases(live: LiveRun, shelf: RecordIndex, path: Path) -> None:
 def unstable_subjects(case: str, live: LiveRun, shelf: RecordIndex) -> frozenset[str]:
     """The subjects whose answers to a case are marked as unstable in the records of these releases.
 
-    So are all subjects that are held against one of those.
+    Subjects that are compared with one of those are among them.
     """
     found: set[str] = set()
     for name, records in shelf.items():
@@ -88,7 +88,7 @@ def unstable_subjects(case: str, live: LiveRun, shelf: RecordIndex) -> frozenset
 def compare_verdicts(
     live: Iterable[Verdict], replayed: Iterable[Verdict], unstable: frozenset[str]
 ) -> list[VerdictMismatch]:
-    """The verdicts of a case that one has and the other has not, those about one thing together."""
+    """The verdicts of a case that differ, with those about the same thing in one pair."""
     ours, theirs = (
         [_without_details(one, unstable) for one in lines] for lines in (live, replayed)
     )

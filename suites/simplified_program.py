@@ -1,4 +1,4 @@
-"""Which steps of a program does a compiler have to do? Equal ones once, and unused ones not at all.
+"""Which steps must a compiler keep? Of equal steps one, and only steps that a result needs.
 
 Works on the question alone.
 """
@@ -11,10 +11,10 @@ from cases.model import Question, Step
 
 
 def needed_steps(question: Question) -> tuple[Step, ...]:
-    """The steps that the checked results need, in program order, each of several equal ones once.
+    """The steps that the checked results need, in program order, with equal steps merged.
 
-    Two steps are equal if they have one op, one set of parameters, one layout asked for, and equal
-    arguments. The later takes the name of the earlier.
+    Two steps are equal if they have the same op, parameters, layout asked for, and equal arguments.
+    The later takes the name of the earlier.
     """
     renamed: dict[str, str] = {}
     first: dict[bytes, str] = {}

@@ -1,7 +1,6 @@
 """What does a run leave behind? The verdict lines, in a file and counted in the terminal.
 
-Works where the items ran in this process and where they ran in those of pytest-xdist: the
-lines travel with the test reports.
+Under pytest-xdist the lines come from other processes, along with the test reports.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def attach(report: pytest.TestReport, verdicts: list[Verdict], hellos: dict[str,
 
 
 class Summary:
-    """Collects what `attach` sent, over the run; a pytest plugin of the main process.
+    """Collects what `attach` sent during the run; a pytest plugin of the main process.
 
     ``own``: whether the cases are a user's own.
     """
@@ -73,7 +72,7 @@ class Summary:
         self.path.write_bytes(b"".join(encode(row) + b"\n" for row in (head, *rows)))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """The counts, and the causes that were met."""
+        """Print the counts, and the causes that were met."""
         if not self.verdicts:
             return
         terminalreporter.section("shard parity")
@@ -92,7 +91,7 @@ class Summary:
         return lines
 
     def _known(self) -> list[str]:
-        """The causes that excused something, most often met first, a few on a line."""
+        """The causes that excused something, the most frequent first, a few on a line."""
         known = [one for one in self.verdicts if one.verdict == "known" and one.ledger]
         if not known:
             return [] if self.own else ["known: none"]
@@ -115,7 +114,7 @@ class Summary:
         counts = ", ".join(f"{n:,} {what}" for what, n in told.most_common())
         noun = "line" if len(bad) == 1 else "lines"
         lines = [f"{head} {counts} {noun} in {cases:,} case{'' if cases == 1 else 's'}"]
-        # The project's ledger excuses nothing in a user's own cases, and names what it knows.
+        # The project's ledger names causes in a user's own cases. It excuses nothing there.
         named = Counter(one.ledger for one in bad if one.ledger)
         if named:
             lines.append("       the project's ledger names these causes, and excuses none here:")
@@ -125,7 +124,7 @@ class Summary:
         return lines
 
     def _not_pinned(self) -> list[str]:
-        """The cases whose answers no record of ``--baseline`` holds, so that none was compared."""
+        """The cases that no record of ``--baseline`` holds, so that nothing was compared."""
         found: dict[str, list[str]] = {}
         for one in self.verdicts:
             if one.aspect == "record" and one.verdict == "not comparable":
@@ -138,7 +137,7 @@ class Summary:
         ]
 
     def _not_asked(self) -> list[str]:
-        """Of a user's own cases: which framework could not be asked on any of its routes."""
+        """For a user's own cases, the frameworks that could not be asked on any route."""
         by: dict[tuple[str, str], list[Verdict]] = {}
         for one in self.verdicts:
             if one.aspect == "ending":
@@ -163,7 +162,7 @@ _NO_RECORD = "no record of --baseline holds this question"
 
 
 def _describe(one: Verdict) -> str:
-    """What a line found, and what was wanted where it says so."""
+    """What a line found, and what was wanted if it says so."""
     return f"{one.got}, not {one.wanted}" if one.wanted else one.got or one.why
 
 
@@ -174,7 +173,7 @@ def _truncate_lines(lines: list[str], most: int) -> list[str]:
     return [*lines[: most - 1], f"and {len(lines) - most + 1} more; --verdicts has all"][:most]
 
 
-# The summary is to be seen whole in a terminal of an ordinary size.
+# The summary has to fit into a terminal of ordinary size.
 MOST_LINES, MOST_COLUMNS = 25, 100
 _MOST_CAUSES, _MOST_NEW = 5, 3
 _COLUMNS = ("right", "wrong", "refused", "route refused", "costly", "free", "documented",
@@ -189,7 +188,7 @@ def _release(hello: Hello) -> str:
 def _table(states: dict[str, dict[str, str]]) -> list[str]:
     """A row for each subject, with a column for each outcome that some subject has.
 
-    A route that only executes plans, and was asked for none, has no row.
+    A route that only executes plans has no row if it was asked for none.
     """
     counts = {
         subject: Counter(cases.values())
@@ -205,7 +204,7 @@ def _table(states: dict[str, dict[str, str]]) -> list[str]:
 
 
 def _lines_that_fit(texts: list[str], most: int) -> list[str]:
-    """The first of the texts, on no more lines than ``most``, and how many there are beside."""
+    """As many of the texts as fit on ``most`` lines, and how many there are in addition."""
     shown = len(texts)
     while len(lines := _wrap(texts[:shown], "   ", "       ")) > most:
         shown -= 1
@@ -213,7 +212,7 @@ def _lines_that_fit(texts: list[str], most: int) -> list[str]:
 
 
 def _wrap(parts: list[str], gap: str, indent: str = "") -> list[str]:
-    """Parts on as few lines as they fit on, none broken unless it is too long by itself."""
+    """Parts on as few lines as possible; a part is broken only if it is longer than a line."""
     lines: list[str] = []
     for part in parts:
         joined = f"{lines[-1]}{gap}{part}" if lines else ""
@@ -229,11 +228,11 @@ def _truncate(line: str) -> str:
 
 
 def _is_not_asked(one: Verdict) -> bool:
-    """Whether the line says that a subject has no such thing."""
+    """Whether the line says that a subject could not be asked."""
     return one.aspect == "ending" and one.verdict == "not comparable" and one.severity is None
 
 
-# A subject's worst on a case, gravest first; "right" if it has none of these.
+# A subject's outcome on a case is the gravest of these; "right" if it has none.
 _GRAVEST = (*SEVERITIES, "not asked", "right")
 
 
