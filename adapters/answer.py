@@ -15,10 +15,10 @@ from cases.model import CollectiveKind, Foreign, Layout, Mesh, Pass
 class Collective(msgspec.Struct, frozen=True):
     """One collective of one step.
 
-    ``axes``: the mesh axes that it runs over, in mesh order; empty where its groups are not
-    those of any axes. ``group``: devices per group. ``bytes``: size of the local operand on
-    the device where it is largest. ``pass_`` "update" is an optimiser's step. ``in_loop``: it
-    stands in a loop body and is counted once.
+    ``axes``: the mesh axes that it runs over, in mesh order; empty if its groups are not those of
+    any axes. ``group``: devices per group. ``bytes``: size of the local operand on the device where
+    it is largest. ``pass_`` "update" is an optimiser's step. ``in_loop``: it is in a loop body, and
+    is counted once.
     """
 
     kind: CollectiveKind
@@ -33,12 +33,11 @@ class Observed(msgspec.Struct, frozen=True):
     """What an adapter saw of one input or result.
 
     ``shards`` and ``offsets``: one per mesh position, None where the framework gives none.
-    ``full``: the materialised global result, once if every rank got the same, else one per
-    mesh position. ``collectives`` fired by the step itself, ``full_collectives`` by
-    materialising it; None where the route cannot tell. ``disagreements``: what ranks
-    report differently beside the values, a sentence each. ``note``: what the framework
-    says beyond a layout, such as JAX's ``reduced``. ``local``: in a dry run, the shape of the
-    largest shard.
+    ``full``: the materialised global result, once if every rank got the same, else one per mesh
+    position. ``collectives`` fired by the step itself, ``full_collectives`` by materialising it;
+    None where the route cannot tell. ``disagreements``: what ranks report differently apart from
+    the values, a sentence each. ``note``: what the framework says beyond a layout, such as JAX's
+    ``reduced``. ``local``: in a dry run, the shape of the largest shard.
     """
 
     name: str
@@ -69,7 +68,7 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
 
 
 class Unsupported(msgspec.Struct, frozen=True, tag=True):
-    """The release or the route has no such thing."""
+    """The release, the route or the adapter cannot do this."""
 
     why: str
     step: str = ""
@@ -102,12 +101,12 @@ End = Done | Refused | Unsupported | Crashed | Hung
 class Answer(msgspec.Struct, frozen=True, tag=True):
     """One subject's answer to one question.
 
-    ``seen``: the checked inputs and results that were reached, in program order.
-    ``program``: collectives of the whole program, where the route compiles it as one.
-    ``complaints``: what the adapter's own cross-checks of its counters found wrong.
-    ``apart``: how ranks ended that ended otherwise than the lowest that raised, a sentence each.
-    ``peak``: in a dry run, the bytes that one device holds at most while the program runs, inputs
-    and all that was made before included; None where nothing tells.
+    ``seen``: the checked inputs and results that were reached, in program order. ``program``:
+    collectives of the whole program, if the route compiles it as one. ``complaints``:
+    contradictions that the adapter's own cross-checks of its counters found. ``apart``: a sentence
+    for each rank that ended in another way than the lowest rank that raised. ``peak``: in a dry
+    run, the most bytes that one device holds while the program runs, with inputs and all that was
+    made before; None if nothing tells.
     """
 
     question: str
@@ -120,7 +119,7 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
     peak: int | None = None
 
     def __getitem__(self, name: str) -> Observed:
-        """What was seen of the input or result called ``name``; KeyError if it was not reached."""
+        """What the answer shows of ``name``; KeyError if that was not reached."""
         for observed in self.seen:
             if observed.name == name:
                 return observed

@@ -1,7 +1,7 @@
-"""Where do the arrays of a record lie? In one file beside it, each once, under a digest.
+"""Where are the arrays of a record? In one file beside it, each once, under a digest.
 
-The file is xz-compressed: one line of JSON that says what there is, then the bytes of every array
-in that order. Refuses to know what the arrays are of.
+The file is xz-compressed: one line of JSON that lists the arrays, then the bytes of every array in
+that order. Refuses to know what the arrays mean.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import msgspec
 from cases.arrays import Array
 from cases.errors import Where
 
-# What a text that names something in this file begins with: "#" and twelve hex digits.
+# A text that names something in this file begins with "#" and twelve hex digits.
 REFERENCE_MARK = "#"
 _DIGITS = 12
 _REFERENCE = re.compile(rf"{REFERENCE_MARK}[0-9a-f]{{{_DIGITS}}}")
 
-# What an xz-compressed file begins with.
+# An xz-compressed file begins with these bytes.
 XZ = b"\xfd7zXZ"
 
-# Shards repeat further apart than the window of gzip.
+# xz, because shards repeat at longer distances than the window of gzip.
 _PRESET = 6
 
 Texts = tuple[str, ...]
@@ -41,14 +41,14 @@ _index = msgspec.json.Decoder(_Index)
 
 
 class ArrayStore:
-    """Arrays, and long lists of texts, by reference: gathered for a file or read from one."""
+    """Arrays, and long lists of texts, by reference: collected for a file or read from one."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, Array] = {}
         self._lists: dict[str, Texts] = {}
 
     def put(self, array: Array) -> str:
-        """The reference of an array, which is kept.
+        """Keep an array; its reference.
 
         Raises:
             ValueError: another array has the same digest.
@@ -60,7 +60,7 @@ class ArrayStore:
         return reference
 
     def put_list(self, texts: Texts) -> str:
-        """The reference of a list of texts, which is kept.
+        """Keep a list of texts; its reference.
 
         Raises:
             ValueError: another list has the same digest.
@@ -79,9 +79,9 @@ class ArrayStore:
         return self._lists[reference]
 
     def share(self, text: str, other: ArrayStore) -> None:
-        """Put into ``other`` what a text names of these, and what a list among that names.
+        """Copy into ``other`` what a text names, and what a list that it names names.
 
-        Text that looks like a reference and is none does no harm.
+        Text that only looks like a reference does no harm.
         """
         for reference in _REFERENCE.findall(text):
             if reference in self._arrays:
@@ -92,7 +92,7 @@ class ArrayStore:
                     self.share(named, other)
 
     def content(self) -> bytes:
-        """What the file holds, the same whatever the order in which things were put."""
+        """The content of the file, the same in whatever order things were put."""
         arrays = sorted(self._arrays.items())
         index = _Index(
             tuple((ref, one.dtype, one.shape, len(one.data)) for ref, one in arrays),
@@ -107,12 +107,12 @@ def _reference(said: bytes) -> str:
 
 
 def digest(content: bytes) -> str:
-    """Sixteen hex digits by which a record knows that a file of values is its own."""
+    """Sixteen hex digits by which a record recognises its own file of arrays."""
     return hashlib.sha256(content).hexdigest()[:16]
 
 
 def path_beside(record: Path) -> Path:
-    """Where the values of a record lie: ``torch-2.13.0.values.xz`` by ``torch-2.13.0.jsonl``."""
+    """The path of a record's arrays: ``torch-2.13.0.values.xz`` for ``torch-2.13.0.jsonl``."""
     return record.with_name(record.name.removesuffix(".jsonl") + ".values.xz")
 
 
@@ -122,7 +122,7 @@ def pack(content: bytes) -> bytes:
 
 
 def read(path: Path, wanted: str, record: str) -> ArrayStore:
-    """Everything in a file whose content has the digest ``wanted``, as its record says.
+    """All that a file holds, if its content has the digest ``wanted``, as its record says.
 
     Raises:
         BadInput: it cannot be read, is cut short or damaged, or belongs to another record.
@@ -149,7 +149,7 @@ def read(path: Path, wanted: str, record: str) -> ArrayStore:
 
 
 def _unpack(content: bytes) -> ArrayStore:
-    """The digest of the content is that of what `Values.content` made, so it reads as that."""
+    """The content has the right digest, so `ArrayStore.content` made it and it can be read."""
     first, _, data = content.partition(b"\n")
     index = _index.decode(first)
     values, start = ArrayStore(), 0

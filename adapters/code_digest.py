@@ -1,9 +1,10 @@
-"""By what code are a framework's answers given? A digest of it, so that a change can be told.
+"""Which code gives a framework's answers? A digest of it, so that a change can be noticed.
 
-It counts what an adapter imports of this project, by reading, with nothing imported: its own
-package, as far as it is used for answers, and what of `cases` it computes with. What asks it
-(`worker_client`, `worker`) and what is left out of its texts (`scrub`) counts too. Neither the
-catalogue nor the ledger, another framework's package, nor how answers are kept can change one.
+The digest covers what an adapter imports of this project, found by reading and not by importing:
+the part of its own package that answers, and the part of `cases` with which it computes. The
+modules that ask it (`worker_client`, `worker`) and that clean its texts (`scrub`) count too. A
+change to the catalogue, the ledger, another framework's package or the form of records changes no
+digest.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parent.parent
 
-# Beside the adapter's own module: `worker` imports that by a name it is given.
+# These count beside the adapter's own module, which `worker` imports by a name that it is given.
 _ALWAYS = ("adapters.worker", "adapters.worker_client", "adapters.scrub")
 
 
 @cache
 def digest_code(module: str, root: Path = _ROOT) -> str:
-    """Sixteen hex digits of all code that answers for an adapter, by the name of its module."""
+    """Sixteen hex digits of all code that answers for an adapter, given the name of its module."""
     found = hashlib.sha256()
     for path in sorted({*find_source_files(module, root)}):
         found.update(f"{path.relative_to(root).as_posix()}\0".encode() + path.read_bytes() + b"\0")
@@ -30,7 +31,7 @@ def digest_code(module: str, root: Path = _ROOT) -> str:
 
 
 def find_source_files(module: str, root: Path = _ROOT) -> Iterator[Path]:
-    """The files under ``root`` of a module, and of all that it or one of these imports."""
+    """The files under ``root`` of a module and of everything that it imports, directly or not."""
     seen: set[str] = set()
     todo = [module, *_ALWAYS]
     while todo:
@@ -43,14 +44,14 @@ def find_source_files(module: str, root: Path = _ROOT) -> Iterator[Path]:
 
 
 def _find_file(name: str, root: Path) -> Path | None:
-    """Where a module of the project lies; None of one that is not, and of a function's name."""
+    """The path of a module of the project; None for any other module, and for a function."""
     place = root.joinpath(*name.split("."))
     files = (place.with_suffix(".py"), place / "__init__.py")
     return next((path for path in files if path.is_file()), None)
 
 
 def _find_imports(name: str, path: Path) -> Iterator[str]:
-    """What may be a module: the packages around one, and every name that it imports."""
+    """Names that may be modules: the packages around a module, and every name that it imports."""
     parts = name.split(".")
     yield from (".".join(parts[:end]) for end in range(1, len(parts)))
     for node in ast.walk(ast.parse(path.read_bytes())):

@@ -1,7 +1,7 @@
-"""How is a part of an answer said in a few signs? Layouts, meshes, collectives, ends and the like.
+"""How is a part of an answer written in few signs? Layouts, meshes, collectives, ends and the like.
 
-Every text has one reader, which takes nothing else. What a text cannot say (an axis of a strange
-name, a NaN of strange bits) stays as it is: see `compact`. Refuses to know what a record is.
+Every text has one reader, which accepts nothing else. What the notation cannot say (an axis with an
+odd name, a NaN with odd bits) stays as it is: see `compact`. Refuses to know what a record is.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from cases.model import CollectiveKind, Layout, Mesh
 
 T = TypeVar("T")
 
-# None, where a list has one text per device.
+# None, in a list that has one text per device.
 ABSENT = "-"
 
-# Longest text of an array that is said in full, and the most elements that may fit.
+# The longest text of an array that is written out, and the most elements that may fit.
 _LONGEST = 40
 _MOST = 20
 
@@ -43,7 +43,7 @@ _RUN = re.compile(r"(.+) x(\d{1,6})", re.S)
 
 
 def compact(thing: T, say: Callable[[T], str], read: Callable[[str], T]) -> str | T:
-    """A thing as ``say`` puts it, if ``read`` then gives back the very same; else the thing."""
+    """A thing as ``say`` writes it, if ``read`` then gives back the very same; else the thing."""
     text = say(thing)
     try:
         return text if read(text) == thing else thing
@@ -52,13 +52,13 @@ def compact(thing: T, say: Callable[[T], str], read: Callable[[str], T]) -> str 
 
 
 def group_runs(texts: Iterable[str]) -> tuple[str, ...]:
-    """A list with equal neighbours said once: ``#3f… x4``."""
+    """A list in which equal neighbours are written once: ``#3f… x4``."""
     pairs = [(text, len(list(same))) for text, same in itertools.groupby(texts)]
     return tuple(text if count == 1 else f"{text} x{count}" for text, count in pairs)
 
 
 def parse_runs(texts: Iterable[str]) -> list[tuple[str, int]]:
-    """What `group_runs` said, each text with how many times it stands in a row."""
+    """The texts that `group_runs` wrote, each with how often it stands in a row."""
     found = []
     for text in texts:
         run = _RUN.fullmatch(text) if " x" in text else None
@@ -155,7 +155,7 @@ def parse_offset(text: str) -> tuple[int, ...] | None:
 
 
 def format_short_end(end: End) -> str:
-    """How an answer ended. Of what crashed or hung there is more to say: "" then."""
+    """How an answer ended; "" for a crash or a hang, which needs more than a short text."""
     return format_end(end) if isinstance(end, Done | Refused | Unsupported) else ""
 
 
@@ -182,7 +182,8 @@ def format_array(array: Array) -> str:
     if elements.dtype.kind in "biu":
         listed = elements.tolist()
     else:
-        # The fewest digits that tell a number from its neighbours; half of a float is a float.
+        # The fewest digits that tell a number from its neighbours; for a complex number, of each
+        # half.
         wide = elements if elements.dtype.itemsize > 4 else elements.astype(np.float32)
         flat = np.array([float(str(one)) for one in wide.ravel()], np.float64)
         listed = flat.reshape(array.shape).tolist()
@@ -195,7 +196,7 @@ def parse_array(text: str, dtype: str) -> Array:
     """The array that `format_array` was given; ValueError if none could be."""
     wanted = f"elements of {dtype}, as [[0,1],[2,3]]"
     try:
-        # What does not fit is told below.
+        # What does not fit raises an error below.
         with np.errstate(all="ignore"):
             array = pack(np.array(json.loads(text)).astype(numpy_dtype(dtype)))
     except (ValueError, TypeError, OverflowError):

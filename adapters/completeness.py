@@ -1,7 +1,7 @@
-"""What has to be in an answer that ended well, and what of it is not there?
+"""What must an answer that ended well show, and what of it does it lack?
 
-By what the route promised and what the question alone says, so that no adapter excuses itself from
-case to case. Judges no value, and knows neither what is right nor what a lack of it means.
+The route's promise and the question alone say so, and no adapter excuses itself from case to case.
+Judges no value, and knows neither what is right nor how grave a lack is.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from cases.recipes.layouts import unsharded_names as of_unsharded
 
 Fields = tuple[Field, ...]
 
-# What each of these cannot have, whoever is asked.
+# The fields that none of these can have, on whatever route.
 _OF_INPUT = frozenset({"collectives", "program"})
 _OF_STEP = frozenset({"program"})
-# A plain tensor, which each device has for itself, lies on no mesh. It may be the whole everywhere.
+# Each device has a plain tensor for itself, so it is on no mesh. It may be the whole everywhere.
 _OF_PLAIN = frozenset({"program", "layout", "offsets", "full_collectives", "full"})
 _OF_WHOLE = _OF_PLAIN - {"full"}
-# A training step is one program, of which no result has collectives of its own.
+# A training step is one program; no single result has collectives of its own.
 _OF_RECIPE = frozenset({"program", "collectives", "full_collectives"})
-# The same step on one device has no more than a value.
+# The same step on one device has only values.
 _OF_UNSHARDED = _OF_RECIPE | {"layout", "shards", "offsets", "local"}
 
-# Ops that leave sharding for plain tensors; of the last two each device has the whole.
+# Ops that leave sharding for plain tensors. Of the last two, each device has the whole.
 _LEAVING = ("to_local", "item", "full_tensor")
 _WHOLE = _LEAVING[1:]
 
@@ -44,9 +44,9 @@ _WHOLE = _LEAVING[1:]
 def required_fields(
     question: Question, subject: str, promises: Mapping[str, Promise]
 ) -> dict[str, Fields]:
-    """The fields that an answer shows of each name: every input and result that is checked.
+    """The fields that an answer must show, by name: of every input and result that is checked.
 
-    Of a derived mesh m also m/a for each axis a. Under "" what the answer shows of the program.
+    A derived mesh m also has m/a for each axis a. Under "" are the fields of the whole program.
     """
     promise = promises.get(subject, Promise())
     promised = promise.real if question.mode == "real" else promise.dry_run
@@ -77,9 +77,9 @@ def required_fields(
 
 
 def drop_partial_lists(question: Question, answer: Answer) -> Answer:
-    """The answer without lists of shards or offsets that are not one for each mesh position.
+    """The answer without lists of shards or offsets that do not have one for each mesh position.
 
-    Which device lacks one, nobody can tell; so all of it is missing.
+    Nothing tells which device lacks one, so the whole list counts as missing.
     """
     if question.mode != "real":
         return answer
@@ -103,8 +103,8 @@ def find_missing_fields(
     """The `required_fields` that an answer which ended well does not show, by name.
 
     The field None stands for the whole input or result. A layout that the answer shows may have
-    more pending reductions than the question. A layout of a kind of its own may be that of a tensor
-    on some of the devices only.
+    more pending reductions than the question. A framework's own kind of layout may be that of a
+    tensor on some of the devices only.
     """
     if not isinstance(answer.end, Done):
         return []
@@ -129,9 +129,9 @@ def find_missing_fields(
 
 
 def join_observed_shards(observed: Observed, mesh: Mesh) -> Array | None:
-    """The global value that the shards on ``mesh`` stand for, addends reduced.
+    """The global value that the shards on ``mesh`` stand for, with addends reduced.
 
-    Where the answer shows none itself, and every shard and a layout that says how they join.
+    Only if the answer shows no global value itself, but every shard and a layout that joins them.
     """
     layout, shards = observed.layout, [shard for shard in observed.shards or () if shard]
     if observed.full or not isinstance(layout, Layout) or len(shards) < mesh.size:
@@ -141,7 +141,7 @@ def join_observed_shards(observed: Observed, mesh: Mesh) -> Array | None:
 
 def _of_recipe(question: Question, promised: Fields) -> dict[str, Fields]:
     row, real = recipe_of(question), question.mode == "real"
-    # A step on one device is there for its values, of which a dry run has none.
+    # The step on one device has values alone, and a dry run has none.
     alone = of_unsharded(row) if real else ()
     found = {name: _remove_fields(promised, _OF_RECIPE) for name in of_sharded(row)}
     found |= {name: _remove_fields(promised, _OF_UNSHARDED) for name in alone}
@@ -151,7 +151,7 @@ def _of_recipe(question: Question, promised: Fields) -> dict[str, Fields]:
 
 
 def _of_mesh(question: Question, name: str, promised: Fields) -> dict[str, Fields]:
-    """A mesh is shown by its grid, which is no value: without data too."""
+    """Whether it is shown by its grid, which is no value, so that a dry run shows it too."""
     shown: Fields = ("dtype", "shards") if promised else ()
     coordinates: Fields = ("offsets",) if promised and "offsets" in promised else ()
     found: dict[str, Fields] = {name: shown}
@@ -182,7 +182,7 @@ def _find_plain_results(question: Question) -> tuple[set[str], set[str]]:
 def _is_absent(one: Observed, field: Field, real: bool) -> bool:
     value: Any = getattr(one, field)
     if field in ("shards", "offsets") and value is not None:
-        # A dry run is one device's view.
+        # A dry run shows one device's view.
         some = not real or isinstance(one.layout, Foreign)
         return all(part is None for part in value) if some else None in value
     if field in ("dtype", "full"):

@@ -1,6 +1,6 @@
 """What does an exception say in one line?
 
-Knows no framework, and not what a line means: which of its words are chance is of `scrub`.
+Knows no framework, nor what a line means; `scrub` removes words that are chance.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import traceback
 
 
 def error_line(error: BaseException) -> str:
-    """The first line of its text that holds any; for a bare assertion, where it failed."""
+    """The first line of its text that is not empty; for a bare assertion, where it failed."""
     lines = filter(None, map(str.strip, str(error).splitlines()))
     if line := next(lines, ""):
         return line

@@ -1,7 +1,7 @@
-"""How is a process forked warm, and how did it end? What every adapter that forks has to mind.
+"""How is a process forked warm, and how did it end? For every adapter that forks.
 
-Importing a framework takes seconds and forking a process that has imported it takes
-milliseconds. It is forked from, so nothing here may start a thread.
+Importing a framework takes seconds; forking a process that has imported it takes milliseconds.
+Adapters fork from their own process, so nothing here may start a thread.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Collection
 
-# Of what was printed, the last so many bytes are kept.
+# So many bytes at the end of what was printed are kept.
 TAIL_BYTES = 4096
 
 _PR_SET_PDEATHSIG = 1
@@ -25,10 +25,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def fork_child(
     live: Callable[[socket.socket], None], kept: Collection[int] = ()
 ) -> tuple[int, socket.socket]:
-    """A child that runs ``live`` with its end of a socket pair; its id, and our end.
+    """Fork a child that runs ``live`` with its end of a socket pair; its id, and our end.
 
-    It dies with this process, and keeps no inherited descriptor but the standard ones and
-    ``kept``.
+    It dies with this process, and keeps no inherited descriptor but the standard ones and ``kept``.
 
     Raises:
         RuntimeError: this process has threads, which a fork would leave behind.
@@ -52,7 +51,7 @@ def fork_child(
                 _redirect_inherited_descriptors({0, 1, 2, theirs.fileno(), *kept})
                 live(theirs)
                 code = 0
-        # Nothing may get out into the code that forked.
+        # No exception may leave this function in the child.
         except BaseException:
             traceback.print_exc()
         finally:
@@ -62,11 +61,11 @@ def fork_child(
 
 
 def _redirect_inherited_descriptors(kept: set[int]) -> None:
-    """In a child: be rid of every inherited descriptor but ``kept``.
+    """In a child, redirect every inherited descriptor but ``kept`` to nowhere.
 
-    The worker's pipes are among them, and a child must neither keep them open nor write to
-    them. They are not closed but made to lead nowhere: objects of the worker still own their
-    numbers, and one that is collected here would close what the framework had opened since.
+    The worker's pipes are among them, and a child must neither keep them open nor write to them.
+    They are redirected and not closed: objects of the worker still own their numbers, and one that
+    is collected here would close what the framework has opened since.
     """
     nowhere = os.open(os.devnull, os.O_RDWR)
     for fd in {int(name) for name in os.listdir("/proc/self/fd")} - kept - {nowhere}:
@@ -74,9 +73,9 @@ def _redirect_inherited_descriptors(kept: set[int]) -> None:
 
 
 def describe_exit(pid: int, patience: float, otherwise: str = "closed its link") -> str:
-    """How a child ended: "SIGKILL", "exit code 1"; it is not reaped.
+    """How a child ended: "SIGKILL", "exit code 1". It is not reaped.
 
-    A child that still runs after ``patience`` seconds gives ``otherwise``.
+    The result is ``otherwise`` for a child that still runs after ``patience`` seconds.
     """
     stop = time.monotonic() + patience
     while (status := read_exit(pid)) is None:
@@ -87,7 +86,7 @@ def describe_exit(pid: int, patience: float, otherwise: str = "closed its link")
 
 
 def read_exit(pid: int) -> str | None:
-    """How a child ended, None while it runs. It is not reaped, so its id cannot be given away."""
+    """How a child ended, None while it runs. It is not reaped, so no other process gets its id."""
     status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     if status is None:
         return None
@@ -100,12 +99,12 @@ def read_exit(pid: int) -> str | None:
 
 
 def stderr_size() -> int:
-    """How many bytes have been printed on stderr, where that is a file."""
+    """How many bytes have been printed on stderr, if that is a file."""
     return os.fstat(2).st_size
 
 
 def read_stderr_since(start: int) -> str:
-    """The end of what was printed on stderr since ``start``; "" where it is no file to read."""
+    """The end of what was printed on stderr since ``start``; "" if stderr is no file."""
     try:
         with open("/proc/self/fd/2", "rb") as printed:
             printed.seek(max(start, stderr_size() - TAIL_BYTES))

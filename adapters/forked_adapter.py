@@ -1,7 +1,7 @@
-"""How is an adapter spared what kills it? Its work is done in a child, forked warm.
+"""How is an adapter protected from crashes? Its work is done in a child, forked warm.
 
-An abort in the middle of a question then costs one fork. For adapters that answer in one
-process; knows no framework. It is forked from, so nothing here may start a thread.
+An abort in the middle of a question then costs one fork. For adapters that answer in one process;
+knows no framework. This process is forked, so nothing here may start a thread.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from adapters.protocol import Adapter, Ask, Hello
 from adapters.stacks import remove_own_frames
 from cases.model import Question
 
-# Seconds for a child to write its stack, which takes a signal handler microseconds.
+# Seconds for a child to write its stack. A signal handler takes microseconds.
 STACK_SECONDS = 0.2
-# Seconds for a child that has closed its link to be gone, so that it can be said how.
+# Seconds for a child that has closed its link to end, so that one can tell how it ended.
 EXIT_SECONDS = 1.0
 
 
@@ -45,7 +45,7 @@ class ForkedAdapter:
         return self._hello
 
     def observe(self, question: Question, subject: str, seconds: float) -> Answer:
-        """The child's answer; how it died, or where it was when ``seconds`` were over."""
+        """The child's answer; else how it died, or where it was when ``seconds`` were over."""
         if self._child is not None and not self._child.lives():
             self._child.end()
             self._child = None
@@ -66,7 +66,7 @@ class ForkedAdapter:
         return Answer(question.id, subject, crashed)
 
     def close(self) -> None:
-        """Let the child end, and see that it does."""
+        """Let the child end, and make sure that it does."""
         if self._child is not None:
             self._child.dismiss()
             self._child.end(EXIT_SECONDS)
@@ -79,7 +79,7 @@ class _Child:
         self._pid, self._link = fork.fork_child(lambda link: _serve(link, make()))
 
     def lives(self) -> bool:
-        """Whether the child can be asked: it says nothing unasked but its end."""
+        """Whether the child can be asked. Unasked, it says nothing until it ends."""
         return not select.select([self._link], [], [], 0)[0]
 
     def ask(self, ask: Ask, deadline: float) -> Answer | str:
@@ -109,12 +109,12 @@ class _Child:
         return bytes(data)
 
     def dismiss(self) -> None:
-        """Ask nothing more: a child that is not at work ends by itself."""
+        """Ask nothing more: a child that is idle then ends by itself."""
         with contextlib.suppress(OSError):
             self._link.shutdown(socket.SHUT_WR)
 
     def show_stack(self) -> None:
-        """Have the child write where it is on its stderr."""
+        """Have the child write its stack on its stderr."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGUSR1)
         time.sleep(STACK_SECONDS)

@@ -1,7 +1,7 @@
-"""What does a running framework say of what it has? Signatures, values, deprecations, as text.
+"""What does a running framework say about itself? Signatures, values, deprecations, as text.
 
-The same text in every process: no addresses, nothing that a dict of ids or a set orders. Refuses
-to know what is looked at, and why.
+The text is the same in every process: no addresses, and no order of a set. Refuses to know what is
+looked at, and why.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any
 def format_signature(value: Callable[..., object]) -> str:
     """A signature as what follows ``def f`` in Python, without annotations; "" if there is none.
 
-    What was made in C++ has it in its docstring. That of an enumeration is Python's and not the
-    framework's, and left out; so is that of a class that takes anything, which one Python finds
-    and another does not.
+    What was made in C++ has its signature in the docstring. The signature of an enumeration is
+    Python's and not the framework's, so it is left out. So is that of a class that takes any
+    arguments, because not every Python finds it.
     """
     if inspect.isclass(value) and issubclass(value, enum.Enum):
         return ""
@@ -62,7 +62,7 @@ def _parse_docstring_signature(value: Any) -> str:
 
 
 class _Text:
-    """Prints as it is told to."""
+    """An object that prints as the given text."""
 
     def __init__(self, text: str):
         self._text = text
@@ -74,8 +74,8 @@ class _Text:
 def format_literal(value: object) -> str:
     """A value as a Python expression that is the same in every process.
 
-    Sentinels, and all that prints as no expression, are ``Type()``, so that no address is left;
-    enumerated values and functions are their names.
+    Sentinels, and whatever prints as no expression, become ``Type()``, so that no address is left.
+    Enumerated values and functions become their names.
     """
     match value:
         case enum.Enum():
@@ -122,7 +122,7 @@ class FirstDeprecation:
 
 @contextlib.contextmanager
 def record_deprecation() -> Iterator[FirstDeprecation]:
-    """What is told in the block; known once that is left."""
+    """What is told in the block; it is known when the block is left."""
     notes = FirstDeprecation()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -136,7 +136,7 @@ def _is_deprecation(told: warnings.WarningMessage) -> bool:
 
 
 def deprecation_of_call(call: Callable[[], object]) -> str:
-    """The first line of the deprecation that a call tells, "" for none or no such thing here."""
+    """The first line of the deprecation that a call tells; "" without one, or without the call."""
     with record_deprecation() as notes, contextlib.suppress(ImportError, AttributeError):
         call()
     return notes.first

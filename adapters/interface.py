@@ -1,10 +1,10 @@
 """What is a framework's public interface in a release? Names with signatures, defaults, prints.
 
-``python -m adapters.interface FRAMEWORK OUT`` writes it down under the interpreter that has the
-framework. All of it is taken from the running framework: names by import and getattr with warnings
-noted, signatures by `inspect`, defaults and prints by calls. Which modules, names and calls, a
-module ``interface`` in the framework's package says (`Source`). What a release lacks is not there.
-Two runs give the same bytes. Refuses to know what changed between two releases.
+``python -m adapters.interface FRAMEWORK OUT`` writes it down, under the interpreter that has the
+framework. Everything is taken from the running framework: names by import and getattr with warnings
+noted, signatures by `inspect`, defaults and prints by calls. The framework's own module `Source`
+says which modules, names and calls. What a release lacks is left out. Two runs give the same bytes.
+Refuses to know what changed between two releases.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from adapters.registry import FRAMEWORKS, load_part
 from adapters.release_names import NameLocation, Names, find_location, import_path
 from cases.errors import Where
 
-# Raised whenever a line changes its meaning; a file of another format is turned away.
+# Raise it when a line changes its meaning. A file of another format is refused.
 FORMAT = 1
 
 _WANTED = "an interface, as python -m adapters.interface writes it"
@@ -59,12 +59,11 @@ class Head(msgspec.Struct, frozen=True):
 class Name(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """One public name at one place from which it can be taken; a class's members follow it.
 
-    ``path``: dotted, with its module. ``kind`` "gone": it cannot be taken, and the framework says
-    what became of it, in ``warns``. ``signature``: what follows ``def f`` in Python, without
-    annotations; "" where Python cannot tell or the name is not called. ``lives``: the module that
-    defines it, as it says itself. ``warns``: the first line of the deprecation that taking,
-    importing or plainly calling it tells. ``used``: the adapter's table has it, for this release
-    or another.
+    ``path``: dotted, with its module. ``kind`` "gone": it cannot be taken, and ``warns`` has what
+    the framework says about that. ``signature``: what follows ``def f`` in Python, without
+    annotations; "" if Python cannot tell or the name is not callable. ``lives``: the module that
+    defines it, by its own word. ``warns``: the first line of the deprecation that importing or
+    plainly calling it tells. ``used``: the adapter's table has it, for this release or another.
     """
 
     path: str
@@ -76,7 +75,7 @@ class Name(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class Default(msgspec.Struct, frozen=True, tag=True):
-    """A default that matters, measured: ``what`` in words, ``value`` as Python or in words."""
+    """A default that matters, as measured: ``what`` in words, ``value`` as Python or in words."""
 
     what: str
     value: str
@@ -94,18 +93,18 @@ Fact = Name | Default | Printed
 
 
 class Interface(msgspec.Struct, frozen=True):
-    """All that one file says, in its order: defaults, names and prints, each sorted."""
+    """All that one file holds, in its order: defaults, names and prints, each sorted."""
 
     head: Head
     facts: tuple[Fact, ...]
 
 
 class Module(msgspec.Struct, frozen=True):
-    """A module whose public names count: those of its ``__all__``, if it has one.
+    """A module whose public names count: those in its ``__all__``, if it has one.
 
-    Without, those that are defined in one of ``homes`` (modules, with all inside them), which is
-    the module itself unless said. ``names``: these alone, classes without their members, and a
-    member by a dotted name.
+    Otherwise those that are defined in one of ``homes`` (modules with all inside them), by default
+    the module itself. ``names``: these alone, classes without their members; a member has a dotted
+    name.
     """
 
     path: str
@@ -114,13 +113,13 @@ class Module(msgspec.Struct, frozen=True):
 
 
 class Source(Protocol):
-    """The module ``interface`` in a framework's package.
+    """The module that a framework's registry row names as ``interface``.
 
-    ``NAMES``: its table, `adapters.release_names`. ``ROOTS``: packages; members of a class count
-    that are defined in classes of these. ``CALLS``: path -> a plain call, for the deprecation that
-    it tells. ``DEFAULTS`` and ``PRINTED``: in words -> what is looked at. Any of the last three may
-    raise ImportError or AttributeError where a release has no such thing. Attributes of what is
-    printed are told with the members of its class.
+    ``NAMES``: its table, see `adapters.release_names`. ``ROOTS``: packages; members that classes of
+    these define count. ``CALLS``: path -> a plain call, for the deprecation that it tells.
+    ``DEFAULTS`` and ``PRINTED``: in words -> what is looked at. Any of the last three may raise
+    ImportError or AttributeError if a release has no such thing. Attributes of what is printed are
+    listed with the members of its class.
     """
 
     MODULES: tuple[Module, ...]
@@ -135,15 +134,15 @@ class Source(Protocol):
         ...
 
     def world(self) -> contextlib.AbstractContextManager[None]:
-        """Within, meshes of four devices can be made."""
+        """In this context, meshes of four devices can be made."""
         ...
 
 
 def load(path: str | Path) -> Interface:
-    """Read an interface that was written.
+    """Read an interface from a file.
 
     Raises:
-        BadInput: it cannot be read, is damaged, or of another format.
+        BadInput: it cannot be read, is damaged, or has another format.
     """
     where = Where(str(path))
     try:
@@ -162,7 +161,7 @@ def load(path: str | Path) -> Interface:
 
 
 def write(path: str | Path, interface: Interface) -> None:
-    """A line for the head and for each fact. The file is there whole or not at all.
+    """Write a line for the head and for each fact. The file is there whole or not at all.
 
     Raises:
         OSError: it cannot be written.
@@ -178,10 +177,10 @@ def write(path: str | Path, interface: Interface) -> None:
 
 
 def collect(framework: str) -> Interface:
-    """The interface of the framework that this interpreter has, not imported so far.
+    """The interface of the framework that this interpreter has and has not imported yet.
 
     Raises:
-        KeyError: the registry has no such framework.
+        BadInput: the registry has no such framework, or that lists no interface.
         LookupError: its table of names has a place at which this release has nothing.
     """
     source = _source(framework)
@@ -216,7 +215,7 @@ def _key(fact: Fact) -> str:
 
 
 def find_public_names(modules: Iterable[Module], roots: Sequence[str]) -> Iterator[Name]:
-    """Every public name of those modules that this release has, members of classes after them.
+    """Every public name of those modules that this release has; a class's members follow it.
 
     Modules are imported in the order given, and what an import tells is told only once.
     """
@@ -233,9 +232,9 @@ def find_public_names(modules: Iterable[Module], roots: Sequence[str]) -> Iterat
 
 
 def find_names_in_table(names: Names, framework: str, release: str) -> Iterator[Name]:
-    """What is at each place of a table, wherever this release has something there.
+    """What is at each place of a table, if this release has something there.
 
-    So a name does not go when the table has another place from the next release on.
+    So a name is not reported as gone when the table has another place for it in the next release.
 
     Raises:
         LookupError: it is not where the table says that it is in this release.
@@ -261,7 +260,7 @@ def _format_wrong_place(framework: str, release: str, wanted: str, found: NameLo
 
 
 def _list_module(module: ModuleType, wanted: Module) -> list[str]:
-    """The public names of a module; those that it only has something to say about, too."""
+    """The public names of a module, with those that only have a deprecation."""
     told = getattr(module, "_deprecations", {})
     if wanted.names:
         return [*wanted.names]
@@ -284,7 +283,7 @@ def _read_name(
         except AttributeError as error:
             gone = first_line(str(error))
     if gone:
-        # Else it is only not there.
+        # Any other name that is not there is left out.
         if name in getattr(module, "_deprecations", {}):
             yield Name(f"{path}.{name}", "gone", warns=gone)
         return
@@ -295,7 +294,7 @@ def _read_name(
 
 
 def _members(path: str, owner: type, roots: Sequence[str]) -> Iterator[Name]:
-    """What a class has of its own and of those bases that are defined in ``roots``."""
+    """What a class defines itself, and what those bases define that are in ``roots``."""
     seen: set[str] = set()
     for base in owner.__mro__:
         if not _within(base.__module__, roots):
@@ -313,9 +312,9 @@ def _members(path: str, owner: type, roots: Sequence[str]) -> Iterator[Name]:
 
 
 def _find_instance_attributes(names: Mapping[str, Name], one: object) -> Iterator[Name]:
-    """What an object has and its class has not, wherever the members of that class are told."""
+    """What an object has and its class has not, if the members of that class are listed."""
     own = type(one)
-    # An enumerated value has Python's.
+    # The attributes of an enumerated value are Python's.
     if isinstance(one, enum.Enum):
         return
     more = [name for name in dir(one) if not name.startswith("_") and not hasattr(own, name)]
@@ -330,7 +329,7 @@ def _name(path: str, value: object, warns: str) -> Name:
     if isinstance(value, ModuleType):
         return Name(path, "module", lives=value.__name__, warns=warns)
     own = inspect.isclass(value)
-    # A class inherits the mark of one that is deprecated, and is not.
+    # A class inherits the mark of a deprecated base, but is not deprecated itself.
     mark = vars(value).get("__deprecated__") if own else getattr(value, "__deprecated__", None)
     if not warns and isinstance(mark, str):
         warns = first_line(mark)
@@ -349,7 +348,7 @@ def _within(home: str | None, homes: Iterable[str]) -> bool:
 
 
 def _evaluate_table(table: Mapping[str, Callable[[], object]]) -> Iterator[tuple[str, object]]:
-    """What each call gives; nothing where the release has no such thing, else what it raised."""
+    """What each call gives, or what it raised; nothing if the release has no such thing."""
     for what, look in table.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

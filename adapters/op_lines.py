@@ -45,7 +45,7 @@ from cases.ops import OPS
 
 C = TypeVar("C")
 Entry = str | tuple[str, ...] | Callable[[C], str]
-# A function that a slot names after "|": from the call and the slot's name to text.
+# The function that a slot names after "|": from the call and the slot's name to text.
 Filter = Callable[[C, str], str]
 
 # {name}, {name|filter} or {name:default}; or a sign with more text, and a name.
@@ -145,7 +145,7 @@ def fill_line(
 
 
 def _around_index(axis: str) -> tuple[str, str]:
-    """What stands before and after the index of a dim: ``:, `` for dim 1, ``..., `` for dim -1."""
+    """The text before and after the index of a dim: ``:, `` for dim 1, ``..., `` for dim -1."""
     try:
         dim = int(axis)
     except ValueError:
@@ -154,7 +154,7 @@ def _around_index(axis: str) -> tuple[str, str]:
 
 
 def format_literal(value: Param) -> str:
-    """A number, text or list as Python has it, a list as a tuple."""
+    """A number, text or list as Python writes it, a list as a tuple."""
     if isinstance(value, list):
         return repr(tuple(value))
     if isinstance(value, float) and not math.isfinite(value):
@@ -165,8 +165,8 @@ def format_literal(value: Param) -> str:
 def is_taken(name: str, reserved: Collection[str]) -> bool:
     """Whether a variable of this name, with or without "_" after it, would hide another name.
 
-    ``reserved``: what lines call by name. What a line binds itself begins with "_", and no name
-    that is free does so.
+    ``reserved``: the names that lines call. Names that a line binds itself begin with "_", and no
+    free name does.
     """
     bare = name.rstrip("_")
     return bare in reserved or keyword.iskeyword(bare) or name.startswith("_")

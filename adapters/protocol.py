@@ -1,8 +1,8 @@
 """What do a run and its workers say to one another? Frames of JSON over two private pipes.
 
-A worker is one process with one adapter: it says Hello, then answers each Ask with one
-Answer per subject, in the order asked. The pipes are not the worker's standard streams, so
-nothing a framework prints can damage a frame.
+A worker is one process with one adapter: it says Hello, then answers each Ask with one Answer per
+subject, in the order asked. The pipes are not the worker's standard streams, so nothing that a
+framework prints can damage a frame.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from adapters.answer import Answer
 from adapters.framing import make_frame, read_frame
 from cases.model import Question
 
-# Raised whenever a frame changes its meaning; a worker of another version is turned away.
+# Raise it when a frame changes its meaning. A worker of another version is refused.
 VERSION = 1
 
 
-# What of an input or result can be promised: fields of `Observed`; and one of `Answer`, "program".
+# What a route can promise of an input or result: fields of `Observed`; and "program" of `Answer`.
 Field = Literal[
     "dtype", "layout", "shards", "offsets", "full", "collectives", "full_collectives", "local",
     "program",
@@ -29,9 +29,10 @@ Field = Literal[
 class Promise(msgspec.Struct, frozen=True, omit_defaults=True):
     """The fields that a route always gives in an answer that ended well.
 
-    ``real`` of a run with data, ``dry_run`` of one without. Of these it does not give those in
-    ``unless_used`` of a result that a later step uses, nor those in ``unless_partial`` of what
-    owes a reduction. What no route can give, `completeness.required_fields` leaves out.
+    ``real``: in a run with data; ``dry_run``: in one without. ``unless_used``: those that it does
+    not give of a result that a later step uses. ``unless_partial``: those that it does not give of
+    a tensor with a pending reduction. Fields that no route can give are left out by
+    `completeness.required_fields`.
     """
 
     real: tuple[Field, ...] = ()
@@ -40,17 +41,16 @@ class Promise(msgspec.Struct, frozen=True, omit_defaults=True):
     unless_partial: tuple[Field, ...] = ()
 
 
-# By subject. Of a subject that is not there nothing is promised.
+# By subject. A subject that is not there promises nothing.
 Promises = dict[str, Promise]
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True):
-    """A worker's first frame: what it speaks and what it is.
+    """A worker's first frame: which version it speaks, and what it is.
 
-    ``framework`` and ``release`` as the framework spells them ("torch", "2.13.0+cpu");
-    ``facts`` for people ("gloo", "8 host devices"). ``unseen``: ways in which this release hides
-    collectives from the adapter's counters, a sentence each. ``promises``: what its routes always
-    show.
+    ``framework`` and ``release`` as the framework spells them ("torch", "2.13.0+cpu"); ``facts``
+    for people ("gloo", "8 host devices"). ``unseen``: sentences on how this release hides
+    collectives from the adapter's counters. ``promises``: the fields that its routes always show.
     """
 
     protocol: int
@@ -72,9 +72,9 @@ class Ask(msgspec.Struct, frozen=True, tag=True):
 
 
 class Adapter(Protocol):
-    """What an adapter package's ``connect(devices: int)`` returns: one framework, live.
+    """What ``connect(devices: int)`` of an adapter's module returns: one framework, live.
 
-    `observe` never raises for what a framework did: that is an `Answer`'s ``end``.
+    `observe` never raises for what a framework did: that is the ``end`` of an `Answer`.
     """
 
     def hello(self) -> Hello:
@@ -102,7 +102,7 @@ class _Version(msgspec.Struct, frozen=True):
 
 
 def encode(frame: Frame) -> bytes:
-    """One frame as it goes over the pipe: length, then body."""
+    """One frame as it goes over the pipe: its length, then its body."""
     return make_frame(_encoder.encode(frame))
 
 

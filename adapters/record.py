@@ -1,13 +1,12 @@
 """How are a framework's answers kept? A text that git can diff, and beside it a file of arrays.
 
-``torch-2.13.0.jsonl`` is lines of JSON: a header, then one line per question in the order of their
+``torch-2.13.0.jsonl`` has lines of JSON: a header, then one line per question in the order of their
 ids, with answers as `adapters.record_codec` writes them. ``torch-2.13.0.values.xz`` has the arrays
-that are not small, each under the digest that the lines name. Two runs of one release give the
-same bytes: nothing in a record is a date, process, path or stack. Refuses to know what a right
-answer is.
+that are not small, each under the digest that the lines name. Two runs of one release give the same
+bytes: a record has no date, process, path or stack. Refuses to know what a right answer is.
 
-``python -m adapters.record RECORD RUN...`` adds to RECORD what further runs of the same release
-were asked besides, and marks as unstable what they answered otherwise.
+``python -m adapters.record RECORD RUN...`` adds to RECORD the questions that further runs of the
+same release were asked, and marks as unstable the answers that differ between runs.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from adapters.scrub import scrub_answer
 from cases.errors import BadInput, Where
 from cases.model import Mesh, Question
 
-# Raised whenever a line changes its meaning; a record of another format is turned away.
+# Raise it when a line changes its meaning. A record of another format is refused.
 FORMAT = 2
 
 _A_RECORD = "a record, as pytest --record writes it"
@@ -41,13 +40,13 @@ _PROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
 
 
 class Header(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The first line: what was asked of what, and how many lines follow.
+    """The first line: which framework answered, where, and how many lines follow.
 
-    ``python`` is major and minor only and ``platform`` ("linux-x86_64") without its version, as
-    more would tell apart runs that agree. ``suite``: the version of this project. ``values``:
-    digest of the arrays that belong to the lines. ``unseen`` and ``promises``: as in `Hello`.
-    ``code``: by which code the answers were given, `adapters.code_digest`; "" if nobody said.
-    Lines that were added later leave all but ``count`` and ``values`` as it was.
+    ``python`` is major and minor only and ``platform`` ("linux-x86_64") has no version, since more
+    would separate runs that agree. ``suite``: the version of this project. ``values``: digest of
+    the arrays that belong to the lines. ``unseen`` and ``promises``: as in `Hello`. ``code``: the
+    `adapters.code_digest` of the code that gave the answers; "" if unknown. Lines that were added
+    later change only ``count`` and ``values``.
     """
 
     format: int
@@ -66,10 +65,10 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Every subject's answer to one question; ``answers`` is JSON, read when it is wanted.
+    """Every subject's answer to one question; ``answers`` is JSON, decoded when needed.
 
-    ``digest`` is that of the question as it was asked, ``mesh`` the question's. ``unstable``
-    names the subjects whose answers were not the same in every run.
+    ``digest`` is that of the question as it was asked, ``mesh`` the question's. ``unstable`` names
+    the subjects whose answers were not the same in every run.
     """
 
     id: str
@@ -92,8 +91,8 @@ _line = msgspec.json.Decoder(Line)
 class Record:
     """A record that was read, or is to be saved. It answers as a `WorkerClient` does.
 
-    ``texts``: every line as it stands in the file, by id, and so with what only another version of
-    this project can read.
+    ``texts``: every line as it stands in the file, by id, so that lines which only another version
+    of this project can read are kept.
     """
 
     def __init__(
@@ -113,7 +112,7 @@ class Record:
         self.subjects = tuple(subjects)
 
     def hello(self) -> Hello:
-        """What the framework said that it is, when the record was made."""
+        """What the framework said about itself when the record was made."""
         header = self.header
         return Hello(
             protocol.VERSION,
@@ -126,10 +125,10 @@ class Record:
         )
 
     def ask(self, question: Question) -> None:
-        """Nothing to do: every answer is there, or never will be."""
+        """Do nothing: every answer is there, or never will be."""
 
     def answer(self, question: Question) -> tuple[Answer, ...]:
-        """One answer per subject, in order; `Unsupported` where the record has none.
+        """One answer per subject, in order; `Unsupported` if the record has none.
 
         Raises:
             BadInput: the record's line is no list of answers.
@@ -149,7 +148,7 @@ class Record:
         )
 
     def stored_answers(self, id: str) -> tuple[Answer, ...]:
-        """The answers to the question called ``id`` as they were kept; KeyError if none were.
+        """The answers to the question called ``id`` as they were kept; KeyError if there are none.
 
         Raises:
             BadInput: the record's line is no list of answers.
@@ -177,29 +176,29 @@ class Record:
             raise BadInput(self.path, id, "mesh", repr(mesh), str(error)) from None
 
     def line_digest(self, id: str) -> str:
-        """Sixteen hex digits, the same of two lines only if question and answers are the same.
+        """Sixteen hex digits, the same for two lines only if question and answers are the same.
 
-        Reads no answer, so it is quick. KeyError if the record has no such line.
+        Decodes no answer, so it is quick. KeyError if the record has no such line.
         """
         line = self.lines[id]
         return _hex_digest(line.digest.encode() + b" " + line.answers)
 
     def has(self, question: Question) -> bool:
-        """Whether this very question was asked, word for word."""
+        """Whether it has this very question, word for word."""
         line = self.lines.get(question.id)
         return line is not None and line.digest == digest_question(question)
 
     def with_only(self, ids: Collection[str]) -> Record:
-        """The same record without the lines of all other questions."""
+        """The same record with the lines of these questions only."""
         lines = {id: line for id, line in self.lines.items() if id in ids}
         texts = {id: self.texts[id] for id in lines}
         return Record(self.path, self.header, lines, texts, self.values, self.subjects)
 
     def check_can_extend(self, hello: Hello, subjects: Sequence[str]) -> None:
-        """What says hello here can add to this record.
+        """Refuse a framework that cannot add to this record.
 
         Raises:
-            BadInput: it is of another release, Python or platform, or answers otherwise.
+            BadInput: it has another release, Python, platform, or other subjects.
         """
         _check_same(self, _header_of(hello, subjects), "as runs here")
 
@@ -212,12 +211,12 @@ def load(
 ) -> Record:
     """Read a record, of ``framework`` if one is named, to answer as ``subjects``.
 
-    ``path`` is that of the text; its arrays lie beside it. Without ``subjects``, those that it
-    has. Answers are read when they are asked for.
+    ``path`` is that of the text; its arrays are beside it. Without ``subjects``, it answers as
+    those that it has. Answers are decoded when they are asked for.
 
     Raises:
-        BadInput: it cannot be read, is cut short or damaged, of another format or framework,
-            two of its lines are of one question, or its arrays are another record's.
+        BadInput: it cannot be read, is cut short or damaged, has another format or framework, two
+            of its lines are of one question, or its arrays belong to another record.
     """
     path = Path(path)
     where = Where(str(path))
@@ -227,7 +226,7 @@ def load(
         raise where.error(
             f"a record of {header.framework} {header.release}", f"a record of {framework}"
         )
-    # What follows the last line's end.
+    # The part after the end of the last line.
     rest = rest[:-1] if rest and not rest[-1] else rest
     lines: dict[str, Line] = {}
     texts: dict[str, bytes] = {}
@@ -289,14 +288,14 @@ def write(
     answers: Iterable[tuple[Question, tuple[Answer, ...]]],
     code: str = "",
 ) -> None:
-    """Keep the answers of one run of this machine, as `record_of` and `save` do."""
+    """Keep the answers of one run on this machine, as `record_of` and `save` do."""
     save(path, record_of(hello, answers, code))
 
 
 def record_of(
     hello: Hello, answers: Iterable[tuple[Question, tuple[Answer, ...]]], code: str = ""
 ) -> Record:
-    """A record of the answers of one run of this machine, which is in no file.
+    """A record of the answers of one run on this machine, not saved yet.
 
     Raises:
         ValueError: a question is there twice, or not every question has the same subjects.
@@ -322,7 +321,7 @@ def record_of(
 
 
 def _header_of(hello: Hello, subjects: Sequence[str], code: str = "") -> Header:
-    """Without what follows from the lines."""
+    """The header without what the lines show themselves."""
     return Header(
         FORMAT,
         hello.framework,
@@ -354,9 +353,10 @@ def suite_version() -> str:
 
 
 def save(path: str | Path, record: Record) -> None:
-    """Put a record into its two files; both are there whole or not at all.
+    """Save a record into its two files; both are there whole or not at all.
 
-    Lines stand as their texts do, and every array that one of them names is in the other file.
+    Lines are written as their texts stand, and every array that one of them names is in the other
+    file.
 
     Raises:
         OSError: a file cannot be written.
@@ -369,8 +369,8 @@ def save(path: str | Path, record: Record) -> None:
     said = {"count": len(record.lines), "values": array_store.digest(content)}
     head = _encoder.encode(msgspec.structs.replace(record.header, **said))
     data = b"".join(b"%b\n" % line for line in (head, *dict(sorted(record.texts.items())).values()))
-    # Beside the record, so that putting it in its place is one step. The text comes last: it is
-    # by the text that files which do not belong together are noticed.
+    # They are written beside the record, so that moving each is one step. The text comes last,
+    # since it is by the text that files which do not belong together are noticed.
     parts = [(array_store.path_beside(path), array_store.pack(content)), (path, data)]
     drafts = [target.with_name(f".{target.name}.{os.getpid()}") for target, _ in parts]
     try:
@@ -384,15 +384,15 @@ def save(path: str | Path, record: Record) -> None:
 
 
 def merge(records: Sequence[Record]) -> Record:
-    """One record of several of one release: repeated runs, parts of a run, what was asked later.
+    """Merge records of one release: repeated runs, parts of a run, or what was asked later.
 
-    Of a question the line of the first that has it is kept as it stands. Only where others answer
-    it otherwise is it changed: the subjects whose answers differ are marked unstable.
+    The first record that has a question keeps its line. Where others have different answers, the
+    subjects that differ are marked as unstable in it.
 
     Raises:
-        BadInput: they are not of one release, Python and platform, or a question is not the same
-            in all.
-        ValueError: there are none.
+        BadInput: they are not of one release, Python and platform, or a question is not the same in
+            all.
+        ValueError: there are no records.
     """
     if not records:
         raise ValueError("no records to merge")
@@ -420,7 +420,7 @@ def merge(records: Sequence[Record]) -> Record:
     return Record(first.path, first.header, lines, texts, arrays, first.subjects)
 
 
-# What all that answers as one has in common, and what it cannot see of itself.
+# What all records that can be merged have in common.
 _OF_ONE_RELEASE = ("framework", "release", "python", "platform", "subjects", "unseen")
 
 
@@ -472,7 +472,7 @@ def _without_defaults(value: Any) -> Any:
 
 @cache
 def _fields(struct: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
-    """Each field with its default, which for a field without one equals nothing."""
+    """Each field with its default; a field without one has a default that equals nothing."""
     factory = msgspec.NODEFAULT
     return tuple(
         (
@@ -484,7 +484,7 @@ def _fields(struct: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
 
 
 def main(words: Sequence[str]) -> str:
-    """What is wrong with the command, or with a file it names; "" when RECORD is rewritten."""
+    """Run the command; what is wrong with it or with a file, "" when RECORD is rewritten."""
     if len(words) < 2:
         return f"found {' '.join(words) or 'nothing'}, wanted RECORD RUN..."
     try:
