@@ -22,11 +22,11 @@ from cases.model import Layout, Mesh
 
 Value = NDArray[Any]
 
-# Up to here float64 has every whole number, so that a literal says exactly which is meant.
+# float64 holds every whole number up to here, so a literal means exactly one number.
 _WHOLE = 2.0**53
 _MOST = sys.float_info.max
 
-# Bits of the fraction, the implied one included: whole numbers up to 2**bits are exact.
+# Bits of the fraction with the implied one: whole numbers up to 2**bits are exact.
 _BITS = {
     "bfloat16": 8, "float16": 11, "float32": 24, "float64": 53, "complex64": 24, "complex128": 53,
 }  # fmt: skip
@@ -35,11 +35,10 @@ _BITS = {
 def parse_array(value: Any, dtype: str, shape: tuple[int, ...], where: Where) -> Value:
     """The array of ``shape`` that nested lists, a number or {real, imag} spell out.
 
-    Whole numbers must be held exactly; fractions are rounded to the nearest, as any
-    decimal is.
+    Whole numbers must be exact; fractions are rounded to the nearest, as any decimal is.
 
     Raises:
-        BadInput: another shape, ragged, not a number, or a number that the dtype has not.
+        BadInput: another shape, ragged lists, not a number, or a number that the dtype lacks.
     """
     if isinstance(value, dict):
         parts = typed_fields.table(value, where, ("real", "imag"))
@@ -48,7 +47,7 @@ def parse_array(value: Any, dtype: str, shape: tuple[int, ...], where: Where) ->
         half = "float32" if dtype == "complex64" else "float64"
         made = np.empty(shape, numpy_dtype(dtype))
         made.real = _one_part(parts, "real", half, shape, where)
-        # Not by a product with 1j, which makes a NaN of an infinity's other part.
+        # A product with 1j would make a NaN where the other part is infinite.
         made.imag = _one_part(parts, "imag", half, shape, where)
         return made
     flat: list[Any] = []
@@ -67,7 +66,7 @@ def _one_part(
 def parse_shard(value: Any, dtype: str, whole: tuple[int, ...], where: Where) -> Value:
     """A local array whose shape is not known, of a tensor whose global shape is ``whole``.
 
-    An empty list says nothing of the dims inside it; those are taken to be whole.
+    An empty list does not show the dims inside it, so those are taken to be whole.
     """
     shape: tuple[int, ...] = ()
     inner = value
@@ -82,7 +81,7 @@ def parse_shard(value: Any, dtype: str, whole: tuple[int, ...], where: Where) ->
 
 
 def parse_sized(value: Any, dtype: str, shape: tuple[int, ...], where: Where) -> Value:
-    """As `parse_array`; where ``shape`` has no elements, any list of none will do."""
+    """As `parse_array`; if ``shape`` has no elements, any list without elements will do."""
     if 0 in shape and isinstance(value, list) and _is_empty(value):
         return np.empty(shape, numpy_dtype(dtype))
     return parse_array(value, dtype, shape, where)
@@ -138,7 +137,7 @@ def _exact(flat: list[Any], dtype: str, shape: tuple[int, ...], where: Where) ->
 
 
 def _as_float(one: int | float) -> float:
-    # An integer beyond float64 becomes an infinity, which is then not what was written.
+    # An integer beyond float64 becomes an infinity, which is not what was written.
     if isinstance(one, float) or abs(one) <= _MOST:
         return float(one)
     return math.inf if one > 0 else -math.inf
@@ -165,18 +164,18 @@ def make_arange(dtype: str, shape: tuple[int, ...], where: Where) -> Value:
 
 
 def split_into_addends(value: Value, mesh: Mesh, layout: Layout, where: Where) -> tuple[Array, ...]:
-    """What each mesh position holds of ``value`` so that the pending reductions give it back.
+    """The addends for each mesh position, such that the pending reductions give ``value`` back.
 
-    The addends of an element differ from position to position wherever the dtype allows,
-    and change places from element to element, so that a position left out, counted twice or
-    taken for another shows.
+    The addends of an element differ between positions where the dtype allows it, and change places
+    from element to element. So a position that is left out, counted twice or taken for another
+    shows.
 
     Raises:
         BadInput: bool, which has no distinct addends, or addends that would not reduce exactly.
     """
     if value.dtype.kind == "b":
         raise where.error("a partial input of bool", "per_device addends")
-    # The reduction due last is undone first: what it reduces is what the others leave.
+    # The reduction that is due last is undone first: the other reductions leave its operands.
     parts: dict[tuple[tuple[str, int], ...], Value] = {(): value}
     for group in reversed(reduction_order(layout.partial)):
         for op in sorted({op for _, op in group}):
@@ -205,13 +204,13 @@ def _spread(value: Value, op: str, count: int, where: Where) -> list[Value]:
     """``count`` arrays that ``op`` reduces to ``value``, exactly."""
     if count == 1:
         return [value]
-    # rank[i] is 0 at the position that carries an element's value; the carrier moves on with
-    # each element. The others hold small whole numbers that it makes up for.
+    # rank[i] is 0 at the position that carries an element's value, and each element has another
+    # carrier. The other positions hold small whole numbers for which the carrier makes up.
     element = np.arange(value.size).reshape(value.shape)
     ranks = [(element + i) % count for i in range(count)]
     if op == "product":
-        # A product cannot be split into distinct factors in general: the carrier has the
-        # value, and all others have one.
+        # In general a product has no distinct factors: the carrier has the value, all others have
+        # one.
         return [np.where(rank == 0, value, np.ones_like(value)) for rank in ranks]
     if op in ("max", "min"):
         return [_beyond(value, rank, op) for rank in ranks]
@@ -224,7 +223,7 @@ def _spread(value: Value, op: str, count: int, where: Where) -> list[Value]:
         sign = np.where(value.real < 0, 1, -1).astype(value.dtype)
         carried = value - sign * _as(count * (count - 1) // 2, value)
         return [np.where(rank == 0, carried, sign * one) for rank, one in zip(ranks, small)]
-    # What is added to the value of an average sums to nothing.
+    # What is added to the addends of an average sums to zero.
     return [value + (_as(2, value) * one - _as(count - 1, value)) for one in small]
 
 
@@ -233,7 +232,7 @@ def _as(number: int, like: Value) -> Value:
 
 
 def _check_exact(value: Value, op: str, count: int, where: Where) -> None:
-    """Refuses a value whose addends could be rounded, or overflow, on the way to their sum."""
+    """Refuse a value whose addends could be rounded or overflow on the way to their sum."""
     if not value.size:
         return
     # No partial sum, in any order, is further from zero than this.
@@ -256,20 +255,20 @@ def _check_exact(value: Value, op: str, count: int, where: Where) -> None:
 
 
 def _beyond(value: Value, rank: Value, op: str) -> Any:
-    """``value`` at rank 0, elsewhere below it (max) or above it (min), by the rank."""
+    """``value`` at rank 0; at other ranks below it (max) or above it (min), by the rank."""
     step = rank.astype(value.dtype)
     if value.dtype.kind not in "iu":
         return value - step if op == "max" else value + step
     info = np.iinfo(value.dtype)
     if op == "min":
         return value + np.minimum(step, info.max - np.maximum(value, 0))
-    # From a signed value of 0 or more there is always room enough.
+    # From a signed value of 0 or more there is always room.
     room = value if value.dtype.kind == "u" else np.minimum(value, -1) - info.min
     return value - np.minimum(step, room)
 
 
 def _split_unsigned(value: Value, ranks: list[Value]) -> list[Value]:
-    # No addend is below zero or above the value: each takes its rank of what is left.
+    # No addend is below zero or above the value: each takes its share by rank.
     taken, left = [], value
     for rank in range(1, len(ranks)):
         part = np.minimum(left, _as(rank, value))

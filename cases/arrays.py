@@ -1,7 +1,7 @@
 """How does an array travel between processes and files? As dtype name, shape and raw bytes.
 
-Knows NumPy and the extra dtypes of ml_dtypes (bfloat16 and the float8 family);
-refuses to know any framework, so that an answer can be read with none installed.
+Knows NumPy and the extra dtypes of ml_dtypes (bfloat16 and the float8 family). Refuses to know any
+framework, so that an answer can be read with none installed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-# The dtypes that a case may name. Kept to those that NumPy, torch and JAX all have on CPU.
+# The dtypes that a case may name: those that NumPy, torch and JAX all have on CPU.
 DTYPES = (
     "bool", "uint8", "int8", "int16", "int32", "int64",
     "float16", "bfloat16", "float32", "float64", "complex64", "complex128",

@@ -1,4 +1,4 @@
-"""Which dry run belongs to a case? The same question without its data, for `pytest --dry-run`.
+"""What is the dry run of a case? The same question without its data, for `pytest --dry-run`.
 
 Does not know what answers it.
 """
@@ -11,7 +11,7 @@ from cases.model import Case, Input
 
 
 def as_dry_run(case: Case) -> Case:
-    """The case without data: neither in its inputs nor in what it states to be right.
+    """The case without data, in its inputs and in what it states to be right.
 
     An input that was given device by device has an empty ``per_device``. A case that is a dry run
     already is returned as it is.

@@ -1,6 +1,6 @@
 """How does a bad file say what is wrong? In one line: where it is, what was found, what is wanted.
 
-Knows nothing of what a case or a divergence is.
+Does not know what a case or a cause is.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _BARE = re.compile(r"[\w/-]+")
 
 
 class BadInput(Exception):
-    """A file of cases, divergences or answers that cannot be used.
+    """A file of cases, causes or answers that cannot be used.
 
-    ``case`` is the id of the case (or of what ``noun`` names), "" where there is none;
-    ``key`` the path of the value at fault inside it, such as ``inputs.x.placements[1]``.
-    `str` gives one printable line.
+    ``case`` is the id of the case (or of what ``noun`` names), "" if there is none. ``key`` is the
+    path of the value at fault inside it, such as ``inputs.x.placements[1]``. `str` gives one
+    printable line.
     """
 
     def __init__(
@@ -93,13 +93,13 @@ def format_count(number: int, what: str) -> str:
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
-    """The known name that is spelt most like ``name``; "" if nothing is known."""
+    """The known name whose spelling is nearest to ``name``; "" if nothing is known."""
     close = difflib.get_close_matches(name[:80], sorted(known), n=1, cutoff=0.0)
     return close[0] if close else ""
 
 
 def format_known(what: str, name: str, known: Collection[str]) -> str:
-    """What is wanted in place of an unknown name: the nearest known one, or all when few."""
+    """What is wanted in place of an unknown name: the nearest known one, or all if they are few."""
     if len(known) <= 6:
         return f"{what}: {', '.join(known) or 'there is none'}"
     return f"{what}, the nearest being {nearest_name(name, known)!r}"

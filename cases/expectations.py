@@ -1,7 +1,7 @@
 """What does a case itself say is right? Values, shards, meshes, counts and tolerance.
 
-Reads those keys of a case that never reach a framework. What a file lists per device
-stands in the order of device numbers; an `Expectation` has it by mesh position.
+Reads those keys of a case that never reach a framework. A list per device is in the order of device
+numbers in a file, and in the order of mesh positions in an `Expectation`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def read_expectation(
 ) -> Expectation:
     """The expectation of a case on ``mesh`` with these inputs, results and derived meshes.
 
-    ``counted``: whose collectives can be stated.
+    ``counted``: the names whose collectives can be stated.
 
     Raises:
-        BadInput: an unknown name, or what does not fit the tensor that it is said of.
+        BadInput: an unknown name, or a value that does not fit its tensor.
     """
     if mode == "dry run":
         for key in ("right", "shards"):
@@ -73,7 +73,7 @@ def read_expectation(
 
 
 def names_in_expectation(expectation: Expectation) -> set[str]:
-    """The inputs, results and derived meshes that an expectation says something of."""
+    """The inputs, results and derived meshes that an expectation names."""
     counted = {name.removesuffix("/full") for name in expectation.counts}
     return counted.union(
         expectation.right, expectation.shards, expectation.offsets, expectation.meshes,

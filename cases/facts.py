@@ -1,6 +1,7 @@
-"""What is plain about a case before anything runs? Facts by which a ledger names cases.
+"""What is known about a case before anything runs? Facts by which a cause names cases.
 
-Read off the tensors whose layout the question states: its inputs, and results asked for in one.
+Taken from the tensors whose layout the question states: its inputs, and results with a layout asked
+for.
 """
 
 from __future__ import annotations
@@ -22,17 +23,15 @@ SplitWhere = Literal["input", "result", "no"]
 class Facts(msgspec.Struct, frozen=True):
     """The facts of one case.
 
-    ``ascending``: along every axis that splits something, groups list their devices in
-    ascending order, and so does a mesh that others are derived from. ``minor_first``: a dim is
-    split over a minor axis of its mesh before a major one. ``uneven``: something is split into
-    unequal shards. ``irregular``: an input has shards that are no chunks of it.
-    ``indivisible``: where, first, a size is no multiple of the devices that it is split over.
-    ``empty``: something has no elements. ``newly_partial``: a result is asked to owe a
-    reduction that its operand does not. ``pending``: the reductions that something owes, or has
-    to owe by the case's own word. ``several_meshes``: not everything lies on one mesh.
-    ``ops``: those of the program. ``repeated``: one of them is done more than once.
-    ``number``: one has a number for an operand. ``random``: an op of the program draws random
-    numbers.
+    ``ascending``: along every axis that splits something, groups list their devices in ascending
+    order, and so does a mesh from which others are derived. ``minor_first``: a dim is split over a
+    minor axis of its mesh before a major one. ``uneven``: something is split into unequal shards.
+    ``irregular``: an input has shards that are not its chunks. ``indivisible``: where a size first
+    is no multiple of the devices that split it. ``empty``: something has no elements.
+    ``newly_partial``: a result has to have a pending reduction that its operand has not.
+    ``pending``: the pending reductions that the case gives or asks for. ``several_meshes``: not
+    everything is on one mesh. ``ops``: those of the program. ``repeated``: one op occurs more than
+    once. ``number``: an op has a number for an operand. ``random``: an op draws random numbers.
     """
 
     ascending: bool
@@ -120,7 +119,7 @@ def _is_minor_first(mesh: Mesh, layout: Layout) -> bool:
 
 
 def _has_number(step: Step) -> bool:
-    # Some ops take the number that they write by name.
+    # Some ops take their number as a named parameter.
     return "value" in step.params or any(not isinstance(arg, str) for arg in step.args)
 
 

@@ -31,16 +31,16 @@ KEYS = (
     "declared_shape", "irregular", "devices", "view",
 )  # fmt: skip
 
-# Longer notations are not written by people.
+# Nobody writes longer notations by hand.
 MAX_NOTATION = 400
 
 
 class DeclaredTensor(msgspec.Struct, frozen=True):
     """What is known of an input or result while a file is read.
 
-    ``mesh`` is the one that it lies on, see `mesh_derivation.meshes_of_tensors`: the case's, an
-    input's own, or all that devices see of a derived one. ``layout``: None where the framework
-    chooses. ``irregular``: its shards may break the chunk rule.
+    ``mesh``: see `mesh_derivation.meshes_of_tensors`; the case's mesh, an input's own, or for a
+    derived one all meshes that devices see. ``layout``: None where the framework chooses.
+    ``irregular``: its shards may break the chunk rule.
     """
 
     typed: TensorType
@@ -49,7 +49,7 @@ class DeclaredTensor(msgspec.Struct, frozen=True):
     irregular: bool = False
 
     def local_shapes(self) -> tuple[tuple[int, ...], ...] | None:
-        """The shape of each position's shard; None where it is not fixed by the layout."""
+        """The shape of each position's shard; None if the layout does not fix it."""
         if self.layout is None or self.irregular:
             return None
         return tuple(map(local_shape, index_ranges(self.mesh, self.layout, self.typed.shape)))
@@ -61,7 +61,7 @@ def read_layout(value: Any, mesh: Mesh, ndim: int, where: Where) -> Layout:
     Also in a table of its own, as inputs have it: ``{spec = "P('dp')"}``.
 
     Raises:
-        BadInput: in no notation, or it does not fit the mesh or the tensor.
+        BadInput: it is in no notation, or does not fit the mesh or the tensor.
     """
     for key in ("placements", "spec"):
         if isinstance(value, dict) and list(value) == [key] and key not in mesh.names:
@@ -97,8 +97,8 @@ def read_input(
 ) -> tuple[Input, DeclaredTensor]:
     """One input of a case on ``mesh``, where ``views`` are the meshes derived from it.
 
-    ``values`` is a nested list, one number for every element, or "arange" (the default).
-    Values of a partial input are spread into addends; in a dry run there are none.
+    ``values`` is a nested list, one number for every element, or "arange" (the default). Values of
+    a partial input are spread into addends; in a dry run there are none.
 
     Raises:
         BadInput: whatever is wrong with it.
@@ -106,7 +106,7 @@ def read_input(
     table = typed_fields.table(raw, where, KEYS)
     for one, other in (("placements", "spec"), ("values", "per_device"), ("devices", "view")):
         typed_fields.exclusive(table, one, other, where)
-    # The declared shape is the one a framework is told.
+    # A framework is told the declared shape.
     key = "declared_shape" if "declared_shape" in table else "shape"
     if key not in table:
         raise where.error("no shape", "shape, a list of sizes")
@@ -135,7 +135,7 @@ def read_input(
     if irregular and "per_device" not in table:
         raise where.error("irregular shards without per_device", "per_device, a shard each")
     tensor = DeclaredTensor(TensorType(shape, dtype), on, layout, irregular)
-    # What is given for each device is listed as the case's mesh has them, or the input's own.
+    # A list per device is in the order of the case's mesh, or of the input's own.
     listed = (own or mesh).devices
     value, per_device = _read_values(table, tensor, listed, mode, where)
     view = table.get("view")
@@ -163,10 +163,10 @@ def _read_mesh(
 
 
 def find_view(name: Any, mesh: Mesh, views: dict[str, DerivedMesh], where: Where) -> Mesh:
-    """All that devices see of the derived mesh called ``name``.
+    """The meshes that devices see of the derived mesh called ``name``.
 
     Raises:
-        BadInput: there is none of that name.
+        BadInput: no derived mesh has that name.
     """
     view = typed_fields.text(name, where, "the name of a mesh step")
     if view not in views:
@@ -205,9 +205,9 @@ def _read_values(
 def read_locals(
     raw: Any, tensor: DeclaredTensor, devices: tuple[int, ...], where: Where
 ) -> tuple[Array, ...]:
-    """One local array per position of the tensor's mesh; listed as ``devices`` are.
+    """One local array per position of the tensor's mesh, listed in the order of ``devices``.
 
-    Their shapes must be those of the layout, where it fixes them.
+    Their shapes must be those of the layout, if it fixes them.
     """
     listed = typed_fields.items(raw, where, "a list with an array for each device")
     if len(listed) != len(devices):

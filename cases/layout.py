@@ -1,4 +1,4 @@
-"""What does a layout mean? Which indices every mesh position holds, and when two layouts are one.
+"""What does a layout mean? The indices of every mesh position, and when two layouts are the same.
 
 Index arithmetic only: no values, no collectives, no notation.
 """
@@ -73,9 +73,9 @@ def largest_shard(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> tuple[i
 
 
 def divides_evenly(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> bool:
-    """Whether every dim has elements, and as many in each of its chunks.
+    """Whether every dim has elements, and the same number in each of its chunks.
 
-    Then chunks follow from the order of the axes alone, and are another wherever that is.
+    The order of the axes alone then decides the chunks, and another order gives others.
     """
     return all(
         size > 0 and size % math.prod(mesh[axis] for axis in axes) == 0
@@ -84,7 +84,7 @@ def divides_evenly(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> bool:
 
 
 def offset(held: Ranges) -> tuple[int, ...]:
-    """Global index of a shard's first element; an empty shard's is where it would begin."""
+    """Global index of a shard's first element; for an empty shard, where it would begin."""
     return tuple(start for start, _ in held)
 
 
@@ -128,8 +128,8 @@ def reduction_order(partial: tuple[tuple[str, str], ...]) -> tuple[frozenset[tup
 def are_equivalent(mesh: Mesh, one: Layout, other: Layout, shape: tuple[int, ...]) -> bool:
     """Whether two layouts of one tensor mean the same.
 
-    They do when, over axes of size > 1, every mesh position holds the same index ranges and
-    owes the same reductions.
+    They do if, over axes of size > 1, every mesh position holds the same index ranges and has the
+    same pending reductions.
     """
     one, other = canonical(mesh, one), canonical(mesh, other)
     if one == other:

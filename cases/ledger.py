@@ -1,11 +1,11 @@
 """Why do frameworks diverge? The causes of a ledger: what each looks like, where, and why.
 
-A cause (``[[cause]]``) tells a fault by what is plain before anything runs (facts of the case and
-of the step) and by what it looks like: the kind of observation, a pattern of its message if it is a
-refusal, the relation to the right value if it is a wrong value. In which cases and releases it
-shows follows from the records and is written nowhere. A ``[[documented]]`` entry has the same form,
-for what a framework's own documentation calls undefined or the caller's duty. Whether an answer
-fits a cause is judged elsewhere.
+A cause (``[[cause]]``) describes a fault by what is known before anything runs (facts of the case
+and of the step), and by what it looks like: the kind of observation, a pattern of its message if it
+is a refusal, the relation to the right value if it is a wrong value. It does not list cases or
+releases: the records show where it occurs. A ``[[documented]]`` entry has the same form, for what a
+framework's own documentation calls undefined or the caller's duty. Whether an answer fits a cause
+is judged elsewhere.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cases.facts import SplitWhere as Split
 from cases.model import REDUCTIONS, Case, Recipe
 from cases.recipes import RECIPES
 
-# The project's own: a folder, all of whose files are one ledger.
+# The project's own ledger: all files of a folder.
 LEDGER = Path(__file__).with_name("divergences")
 
 Aspect = Literal[
@@ -43,7 +43,7 @@ Observed = Literal[
 ]  # fmt: skip
 OBSERVATIONS: tuple[Observed, ...] = get_args(Observed)
 
-# What another redistribution plan does that is not implied, by its collectives alone.
+# What another redistribution plan does that is not implied, judged by its collectives alone.
 RedistributionPlanKind = Literal[
     "fires where nothing is implied", "fires nothing", "permutes", "more", "larger operands",
     "fewer", "gathers", "exchanges", "reduces", "gathers, exchanges and reduces",
@@ -51,7 +51,7 @@ RedistributionPlanKind = Literal[
 ]  # fmt: skip
 PLANS: tuple[RedistributionPlanKind, ...] = get_args(RedistributionPlanKind)
 
-# How a wrong value is related to the right one; what each means is in `suites.relations`.
+# How a wrong value is related to the right one; `suites.relations` defines each relation.
 Relation = Literal[
     "times a number", "plus a number", "NaN", "elements permuted", "zeros", "one addend",
     "operand unchanged", "another shape", "some elements", "all elements",
@@ -69,14 +69,14 @@ _LINK = re.compile(r"https?://[^\s/]+(/\S*)?")
 
 
 class CasePattern(msgspec.Struct, frozen=True):
-    """Which cases can show a cause: those for which everything given is so; all, if nothing is.
+    """Which cases can show a cause: those that fit everything given; all, if nothing is given.
 
-    ``step``: patterns of what is at fault: the op of the step, of an unchecked step before it, or
-    of one that a gradient goes through; "input" for an input; "full" for materialising; "program"
-    for a whole program. ``only``: patterns, one of which each op of the program fits;
-    "nothing" for a program without ops. ``recipe``: one of these. ``context``: that of the
-    program. ``plan``: what another plan does, one of these. ``axes`` and ``devices``: how many the
-    mesh has. ``dtype``: one of these is that of some input. ``partial``: one of these reductions is
+    ``step``: patterns of what can be at fault: the op of the step, of an unchecked step before it,
+    or of one that a gradient goes through; "input" for an input; "full" for materialising;
+    "program" for a whole program. ``only``: patterns such that each op of the program fits one;
+    "nothing" for a program without ops. ``recipe``: one of these. ``context``: that of the program.
+    ``plan``: what another plan does, one of these. ``axes`` and ``devices``: how many the mesh has.
+    ``dtype``: one of these is the dtype of some input. ``partial``: one of these reductions is
     pending somewhere. ``indivisible``: one of these. The others as in `Facts`.
     """
 
@@ -107,10 +107,10 @@ class Cause(msgspec.Struct, frozen=True):
     """Why something diverges, and what it looks like.
 
     ``subject``: subjects, or a framework for all its routes. ``observed`` and ``aspect``: one of
-    these. ``message``: a pattern that is found in the message of a refusal, of the rank that raised
-    before a hang, or of a crash. ``relation``: that of a wrong value to the right one.
-    ``unreported``: the day on which no public report was found. ``documented``: nothing is wrong,
-    since the framework's documentation says so.
+    these. ``message``: a pattern in the message of a refusal, of the rank that raised before a
+    hang, or of a crash. ``relation``: that of a wrong value to the right one. ``unreported``: the
+    day on which no public report was found. ``documented``: nothing is wrong, since the framework's
+    documentation says so.
     """
 
     id: str
@@ -128,9 +128,9 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 def load_ledger(path: Path, subjects: Collection[str]) -> tuple[Cause, ...]:
-    """The causes of a ledger, which may be none. ``subjects``: those that exist.
+    """The causes of a ledger, which may have none. ``subjects``: those that exist.
 
-    ``path``: a file, or a folder, all of whose ``.toml`` files are one ledger.
+    ``path``: a file, or a folder whose ``.toml`` files are one ledger.
 
     Raises:
         BadInput: anything wrong with a cause: file, cause, key, found, wanted.
@@ -158,10 +158,10 @@ def _file(path: Path, subjects: Collection[str]) -> list[Cause]:
 
 
 def check_unique(causes: Iterable[Cause]) -> None:
-    """Refuses two causes with one id.
+    """Refuse two causes with one id.
 
     Raises:
-        BadInput: of the second of the two.
+        BadInput: at the second of the two.
     """
     seen: dict[str, Cause] = {}
     for cause in causes:
@@ -243,7 +243,7 @@ def _relation(table: dict[str, Any], observed: tuple[str, ...], where: Where) ->
 
 
 def _source(table: dict[str, Any], documented: bool, where: Where) -> tuple[str, str]:
-    """The link, and the day on which none was found: one of the two."""
+    """The link, or the day on which no report was found."""
     link = typed_fields.text(table.get("link", ""), where.at("link"))
     if "link" in table and not _LINK.fullmatch(link):
         raise where.at("link").error(format_value(link), "a link with http:// or https://")
@@ -313,9 +313,9 @@ def _known(value: Any, where: Where, noun: str, known: Collection[str]) -> tuple
 
 
 def can_show_in(cause: Cause, case: Case, fact: Facts, steps: Collection[str]) -> bool:
-    """Whether a cause can show in a case at a step, by what is plain before anything runs.
+    """Whether a cause can show in a case at a step, by what is known before anything runs.
 
-    ``steps``: what `Named.step` is held against, the ops that can be at fault.
+    ``steps``: the ops that can be at fault, which are matched with the cause's own.
     """
     want, question = cause.cases, case.question
     mesh, recipe = question.mesh, question.recipe
@@ -338,7 +338,7 @@ def _fits(op: str, patterns: Collection[str]) -> bool:
 
 
 def _recipe_fits(want: CasePattern, recipe: Recipe | None) -> bool:
-    """Another plan of a recipe has a cause that names the recipe; all else may have any."""
+    """Another plan of a recipe needs a cause that names the recipe; anything else may have any."""
     if recipe is None:
         return not want.recipe
     return recipe.name in want.recipe or not (want.recipe or want.plan)

@@ -1,7 +1,7 @@
 """How does a case get out of a file? Every key of the TOML and JSON forms, checked on the way.
 
-Both forms have the same keys: TOML under ``[[case]]``, JSON as a list. Refuses whatever it
-does not know, before anything starts: `BadInput` is the only error raised here.
+Both forms have the same keys: TOML under ``[[case]]``, JSON as a list. Anything unknown is refused
+before anything starts. `BadInput` is the only error raised here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KEYS = (
 
 CONTEXTS = ("loss_parallel",)
 MODES: tuple[Mode, ...] = get_args(Mode)
-# What earlier releases called a dry run.
+# The name of a dry run in earlier releases.
 _OLD_MODE = "plan"
 
 _ID = re.compile(r"[A-Za-z0-9._/-]{1,120}")
@@ -47,7 +47,7 @@ def load(path: Path) -> tuple[Case, ...]:
     Raises:
         BadInput: no cases, or anything wrong with one: file, case, key, found, wanted.
     """
-    # Unlike Path.is_dir, this raises for no name whatever.
+    # Unlike Path.is_dir, this raises for no name at all.
     if not os.path.isdir(path):
         cases = _load_file(path)
     else:
@@ -60,10 +60,10 @@ def load(path: Path) -> tuple[Case, ...]:
 
 
 def check_unique(cases: Iterable[Case]) -> None:
-    """Refuses two cases with one id, or whose ids are one when written as test ids.
+    """Refuse two cases with one id, or with ids that are equal as test ids.
 
     Raises:
-        BadInput: of the second of the two.
+        BadInput: at the second of the two.
     """
     seen: dict[str, Case] = {}
     for case in cases:
@@ -140,7 +140,7 @@ def read_case(raw: Any, file: str, place: Where) -> Case:
     inputs, tensors = _inputs(table.get("inputs", {}), mesh, views, mode, where.at("inputs"))
     written = program.read_program(table.get("program", []), where.at("program"))
     steps = _steps(written, table.get("to", {}), mesh, views, tensors, mode, where)
-    # Whatever a mesh step does to a framework's registry of meshes outlives the case.
+    # A mesh step changes a framework's registry of meshes, and the change outlives the case.
     fresh = bool(mesh_steps) or "state" in tags
     _check_after(mesh_steps, tensors, where.at("mesh_steps"))
     tensors |= shown_of_it

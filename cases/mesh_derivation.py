@@ -1,4 +1,4 @@
-"""What is a mesh derived from another? For each position, the positions along each of its axes.
+"""How is a mesh derived from another? For each position, the positions along each of its axes.
 
 Index arithmetic on axes; knows nothing of tensors or files.
 """
@@ -33,19 +33,19 @@ class MeshError(Exception):
 class DerivedMesh(msgspec.Struct, frozen=True):
     """A mesh as the positions of the case's mesh see it.
 
-    ``axes``: axis -> for each position of the case's mesh, the positions that lie along the
-    axis through it, itself among them, in the order of the axis.
+    ``axes``: axis -> for each position of the case's mesh, the positions along the axis through it,
+    with itself, in the order of the axis.
     """
 
     axes: dict[str, Lines]
 
     @property
     def mesh(self) -> Mesh:
-        """The axes as a mesh over 0, 1, 2, …: enough to read a layout by."""
+        """The axes as a mesh over 0, 1, 2, …, which is enough to read a layout."""
         return mesh({name: len(lines[0]) for name, lines in self.axes.items()})
 
     def coordinate(self, position: int) -> tuple[int, ...]:
-        """Where a position lies in the mesh that it sees."""
+        """The coordinate of a position in the mesh that it sees."""
         return tuple(lines[position].index(position) for lines in self.axes.values())
 
     def seen(self, position: int) -> Line:
@@ -58,7 +58,7 @@ class DerivedMesh(msgspec.Struct, frozen=True):
     def whole(self, of: Mesh) -> Mesh:
         """The meshes of all positions of ``of`` together, one after another along `STACKED_AXIS`.
 
-        Without that axis where every position sees the same. Its devices are those of ``of``.
+        Without that axis if every position sees the same mesh. The devices are those of ``of``.
         """
         found = dict.fromkeys(self.seen(position) for position in range(of.size))
         devices = tuple(of.devices[position] for one in found for position in one)
@@ -74,7 +74,7 @@ def as_derived(of: Mesh) -> DerivedMesh:
 def derive_all(of: Mesh, steps: Sequence[MeshStep]) -> dict[str, DerivedMesh]:
     """The mesh that each of a question's mesh steps makes; ``of`` is the question's own.
 
-    A comparison makes none, and neither does a step that is wrong.
+    A comparison makes none, and neither does an invalid step.
     """
     made: dict[str, DerivedMesh] = {}
     for step in steps:
@@ -85,20 +85,20 @@ def derive_all(of: Mesh, steps: Sequence[MeshStep]) -> dict[str, DerivedMesh]:
 
 
 def are_equal(step: MeshStep, made: dict[str, DerivedMesh]) -> bool:
-    """Whether the meshes that a `mesh_equal` names are one: axes, names and devices."""
+    """Whether the meshes that a `mesh_equal` names are equal: axes, names and devices."""
     one, other = (made[name] for name in step.axes)
     return list(one.axes.items()) == list(other.axes.items())
 
 
-# Judging a case asks for the meshes of its tensors over and over.
+# Judging a case asks for the meshes of its tensors many times.
 _recent: deque[tuple[Question, dict[str, Mesh]]] = deque(maxlen=4)
 
 
 def meshes_of_tensors(question: Question) -> dict[str, Mesh]:
-    """The mesh that each input and result lies on, whose positions its shards are listed by.
+    """The mesh of each input and result, by whose positions its shards are listed.
 
-    The question's, an input's own or, of a derived one, the meshes of all positions together. A
-    result lies where its first tensor argument does, unless its step names another.
+    It is the question's, an input's own or, for a derived mesh, the meshes of all positions
+    together. A result is on the mesh of its first tensor argument, unless its step names another.
     """
     for kept, meshes in _recent:
         if kept is question:
@@ -131,11 +131,11 @@ def base_mesh(step: MeshStep, of: Mesh, made: dict[str, DerivedMesh]) -> Derived
 
 
 def derive_mesh(step: MeshStep, of: Mesh, made: dict[str, DerivedMesh]) -> DerivedMesh:
-    """The mesh that a step makes of the case's mesh and of those ``made`` before it.
+    """The mesh that a step makes from the case's mesh and those ``made`` before it.
 
     Raises:
-        MeshError: an unknown axis, one that is named twice, sizes that do not multiply, axes
-            that overlap.
+        MeshError: an unknown axis, one that is named twice, sizes that do not multiply, axes that
+            overlap.
     """
     base = base_mesh(step, of, made)
     known = dict(base.axes)
@@ -168,17 +168,18 @@ def _picked(step: MeshStep, known: dict[str, Lines], base: DerivedMesh, count: i
     picked: dict[str, Lines] = {}
     for i, axis in enumerate(step.axes):
         picked[axis] = known[axis]
-        # The axes of one mesh are apart; one flattened of them is not apart from them.
+        # The axes of one mesh do not overlap; an axis that is flattened from them overlaps with
+        # them.
         if not picked.keys() <= base.axes.keys():
             _check_apart(picked, count, i, axis)
     return DerivedMesh(picked)
 
 
 def _check_apart(axes: dict[str, Lines], count: int, place: int, name: str) -> None:
-    """Refuses axes of which two join the same positions.
+    """Refuse axes of which two join the same positions.
 
     Raises:
-        MeshError: they do; ``name``, at ``place`` of the step's axes, is what came last.
+        MeshError: two do; ``name``, at ``place`` of the step's axes, is the later one.
     """
     grid = DerivedMesh(axes)
     seen = dict.fromkeys(grid.seen(position) for position in range(count))

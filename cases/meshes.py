@@ -1,6 +1,6 @@
 """Which meshes does a case name? Its own, with its devices, and the steps that derive others.
 
-What a derived mesh is, `mesh_derivation` says. Knows nothing of tensors.
+`mesh_derivation` says what a derived mesh is. Knows nothing of tensors.
 """
 
 from __future__ import annotations
@@ -78,10 +78,9 @@ def with_devices(of: Mesh, raw: Any, mode: str, where: Where) -> Mesh:
 
 
 def listing_order(devices: tuple[int, ...]) -> tuple[int, ...]:
-    """For each mesh position, the place of its device when all are listed in order.
+    """For each mesh position, the place of its device when all devices are sorted.
 
-    A list per device stands in the order of device numbers; this says which entry belongs
-    to a mesh position.
+    A list per device is in the order of device numbers; this gives the entry of a mesh position.
     """
     place = {device: i for i, device in enumerate(sorted(devices))}
     return tuple(place[device] for device in devices)
@@ -90,11 +89,11 @@ def listing_order(devices: tuple[int, ...]) -> tuple[int, ...]:
 def read_steps(raw: Any, of: Mesh, where: Where, refused: str = "") -> MeshStepResults:
     """The mesh steps of a case, and what each makes.
 
-    ``refused``: the last step, which is wrong on purpose, and makes nothing.
+    ``refused``: the last step, which is invalid on purpose and makes nothing.
 
     Raises:
         BadInput: an unknown op or axis, sizes that do not multiply, a name used twice; a
-            ``refused`` step that is right, or not the last.
+            ``refused`` step that is valid, or not the last.
     """
     steps: list[MeshStep] = []
     made: dict[str, DerivedMesh] = {}
@@ -127,12 +126,12 @@ def read_steps(raw: Any, of: Mesh, where: Where, refused: str = "") -> MeshStepR
     return MeshStepResults(tuple(steps), made, equal)
 
 
-# What each op takes beside "of", "from" and "after".
+# What each op takes besides "of", "from" and "after".
 _PARAMS = {"mesh_unflatten": ("axes", "fake")}
 
 
 def _read_step(raw: Any, of: Mesh, made: dict[str, DerivedMesh], where: Where) -> MeshStep:
-    """A step as it is written; whether it makes a mesh is not looked at."""
+    """A step as it is written; whether it makes a mesh is not checked here."""
     parts = typed_fields.items(raw, where)
     if len(parts) not in (3, 4):
         raise where.error(

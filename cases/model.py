@@ -1,8 +1,8 @@
 """What is a case? A question that a framework can be asked, and what is right about its answer.
 
-A `Question` is all that an adapter is ever given. An `Expectation` never leaves the
-process that judges. Both are immutable data; how they are read and printed is in
-`notation` and `load`, what a layout means for indices is in `layout`.
+A `Question` is all that an adapter is ever given. An `Expectation` never leaves the process that
+judges. Both are immutable data. `notation` and `load` read and print them; `layout` says what a
+layout means for indices.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ COLLECTIVES: tuple[CollectiveKind, ...] = get_args(CollectiveKind)
 Pass = Literal["forward", "backward", "update"]
 PASSES: tuple[Pass, ...] = get_args(Pass)
 
-# The axis along which the meshes that devices see of a derived one stand side by side. No axis of
-# a case can be called so, and no layout names it.
+# A derived mesh that differs from device to device is listed mesh by mesh along this axis. No axis
+# of a case can have this name, and no layout names it.
 STACKED_AXIS = "*"
 
 Scalar = bool | int | float | str
@@ -39,7 +39,7 @@ Param = Scalar | None | list[int | float | str] | dict[str, int]
 
 
 def slug(case_id: str) -> str:
-    """A case id as test ids and `-k` have it, out of [a-z0-9._-]: ``public-dtensor-t41``."""
+    """A case id as test ids and `-k` have it, of [a-z0-9._-] only: ``public-dtensor-t41``."""
     return re.sub(r"[^a-z0-9._-]", "-", case_id.lower())
 
 
@@ -84,11 +84,11 @@ def mesh(axes: dict[str, int], devices: tuple[int, ...] | None = None) -> Mesh:
 
 
 class Layout(msgspec.Struct, frozen=True, tag=True):
-    """How a tensor sits on a mesh.
+    """How a tensor lies on a mesh.
 
-    ``dims[d]`` names the mesh axes that split tensor dim d, major to minor.
-    ``partial`` holds (axis, reduction) for the reductions still owed; where reductions of
-    different kinds meet, they are due in the order written. Axes named nowhere replicate.
+    ``dims[d]`` names the mesh axes that split tensor dim d, major to minor. ``partial`` holds
+    (axis, reduction) for each pending reduction; reductions of different kinds are due in the order
+    written. An axis that is named nowhere replicates.
     """
 
     dims: tuple[tuple[str, ...], ...]
@@ -101,7 +101,7 @@ class Layout(msgspec.Struct, frozen=True, tag=True):
 
 
 class Foreign(msgspec.Struct, frozen=True, tag=True):
-    """A layout that a framework reports and `Layout` cannot say, in the framework's words."""
+    """A layout that a framework reports and `Layout` cannot express, in the framework's words."""
 
     text: str
 
@@ -109,10 +109,11 @@ class Foreign(msgspec.Struct, frozen=True, tag=True):
 class Input(msgspec.Struct, frozen=True):
     """A tensor that exists before the program runs.
 
-    Exactly one of ``value`` (the global array) and ``per_device`` (one local array per position
-    of the mesh that it lies on, see `mesh_derivation.meshes_of_tensors`: the addends of a partial
-    input, or shards as they are) is given. ``irregular`` marks per-device shards that break the
-    chunk rule. ``mesh`` replaces the question's mesh; ``view`` names a mesh made by the mesh steps.
+    Exactly one of ``value`` and ``per_device`` is given. ``value`` is the global array.
+    ``per_device`` has one local array per position of its mesh (see
+    `mesh_derivation.meshes_of_tensors`): the addends of a partial input, or shards as they are.
+    ``irregular`` marks per-device shards that break the chunk rule. ``mesh`` replaces the
+    question's mesh; ``view`` names a mesh made by the mesh steps.
     """
 
     name: str
@@ -153,9 +154,9 @@ class Step(msgspec.Struct, frozen=True):
 class MeshStep(msgspec.Struct, frozen=True):
     """A mesh derived from the question's: slice, flatten, unflatten or concatenate ``axes``.
 
-    Or from an earlier one, which ``params`` name as "of". "mesh_equal" says whether the two
-    derived meshes in ``axes`` are one. ``after``: the input or result that is there before it
-    is derived; "" for none.
+    Or from an earlier one, which ``params`` name as "of". "mesh_equal" says whether the two derived
+    meshes in ``axes`` are equal. ``after``: the input or result that exists before the mesh is
+    derived; "" for none.
     """
 
     result: str
@@ -168,7 +169,7 @@ class MeshStep(msgspec.Struct, frozen=True):
 class Recipe(msgspec.Struct, frozen=True):
     """A small model with a parallel plan, by name, in place of a program of steps.
 
-    ``sizes``: those of the model that are not its own; ``dtype``: that of its parameters.
+    ``sizes``: those that differ from the model's own; ``dtype``: that of its parameters.
     """
 
     name: str
@@ -179,8 +180,8 @@ class Recipe(msgspec.Struct, frozen=True):
 class Question(msgspec.Struct, frozen=True):
     """What a framework is asked. ``check`` names the inputs and results that count.
 
-    ``fresh`` asks for a framework as it is after start-up, because something in the
-    question changes what later calls do. ``mode`` "dry run" means no data.
+    ``fresh`` asks for a framework as it is after start-up, because something in the question
+    changes what later calls do. ``mode`` "dry run" means no data.
     """
 
     id: str
@@ -204,7 +205,7 @@ class Question(msgspec.Struct, frozen=True):
 class Tolerance(msgspec.Struct, frozen=True):
     """|got - wanted| <= atol + rtol * |wanted|, elementwise; both 0 means bit for bit.
 
-    ``free``: booleans of the shape of the whole, true where an element may be anything.
+    ``free``: booleans in the shape of the whole, true where an element may have any value.
     """
 
     rtol: float = 0.0
@@ -214,13 +215,13 @@ class Tolerance(msgspec.Struct, frozen=True):
 
 
 class Expectation(msgspec.Struct, frozen=True):
-    """What is right, where the case says so itself rather than leaving it to the reference.
+    """What is right, where the case itself says so and does not leave it to the reference.
 
-    ``right``: result -> global value. ``shards`` and ``offsets``: input or result -> one
-    per mesh position. ``meshes``: mesh step -> the grid that each device sees. ``refused``: the
-    mesh step that is wrong and has to be refused, "" for none. ``counts``: step or "step/full"
-    -> collectives by kind for torch, stated by the case's source. ``sufficient``: kind ->
-    number of collectives that suffice, held against the cheapest plan.
+    ``right``: result -> global value. ``shards`` and ``offsets``: input or result -> one per mesh
+    position. ``meshes``: mesh step -> the grid that each device sees. ``refused``: the mesh step
+    that is invalid and has to be refused, "" for none. ``counts``: step or "step/full" ->
+    collectives by kind for torch, stated by the case's source. ``sufficient``: kind -> number of
+    collectives that suffice, compared with the cheapest plan.
     """
 
     right: dict[str, Array] = {}
@@ -237,7 +238,7 @@ class Expectation(msgspec.Struct, frozen=True):
 class Case(msgspec.Struct, frozen=True):
     """A question, what is right about it, and where it comes from.
 
-    ``insensitive`` says why no seeded mistake can be noticed by this case, if so.
+    ``insensitive``: why no planted mistake can show in this case; "" if one can.
     """
 
     question: Question

@@ -1,8 +1,8 @@
 """How is a layout written? In DTensor placements and in JAX PartitionSpecs, read and printed.
 
-The two say different things: placements have partial but keep no order of mesh axes inside
-a dim except through strided shards; a PartitionSpec keeps the order but, outside
-`unreduced`, has no partial. What one side cannot say is refused with the reason.
+The two say different things. Placements have pending reductions, but keep no order of mesh axes
+inside a dim except through strided shards. A PartitionSpec keeps the order, but has no pending
+reduction outside `unreduced`. What one notation cannot say is refused with the reason.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _PLACEMENT = re.compile(
 
 
 class NotationError(ValueError):
-    """A layout that cannot be read or said: what was found, and what is wanted.
+    """A layout that cannot be read or written: what was found, and what is wanted.
 
-    ``axis`` is the mesh axis whose placement is at fault, None where it is not just one.
+    ``axis`` is the mesh axis whose placement is at fault, None if it is not a single one.
     """
 
     def __init__(self, found: str, wanted: str, axis: str | None = None):
@@ -38,8 +38,8 @@ class NotationError(ValueError):
 def from_placements(placements: Sequence[str], mesh: Mesh, ndim: int) -> Layout:
     """The layout that one placement per mesh axis describes.
 
-    ``R``, ``S(d)``, ``P(op)`` and ``SS(d,f)``, DTensor's strided shard with split factor f:
-    the axis comes after later axes of the mesh whose sizes multiply to f. Dims may be negative.
+    ``R``, ``S(d)``, ``P(op)`` and ``SS(d,f)``, DTensor's strided shard with split factor f: the
+    axis comes after later axes of the mesh whose sizes multiply to f. Dims may be negative.
 
     Raises:
         NotationError: a placement is malformed, or no order of axes has that split factor.
@@ -85,7 +85,7 @@ def _insert(order: list[str], axis: str, factor: int, mesh: Mesh, text: str) -> 
 
 
 def from_mapping(placements: Mapping[str, str], mesh: Mesh, ndim: int) -> Layout:
-    """The layout of ``{axis: placement}``; an axis left out replicates.
+    """The layout of ``{axis: placement}``; an axis that is left out replicates.
 
     Raises:
         NotationError: an axis is not the mesh's, or a placement is malformed.
@@ -100,7 +100,7 @@ def from_mapping(placements: Mapping[str, str], mesh: Mesh, ndim: int) -> Layout
 def from_spec(text: str, mesh: Mesh, ndim: int) -> Layout:
     """The layout that a PartitionSpec describes: ``P('dp', ('tp', 'ep'), None)``.
 
-    ``unreduced={'tp'}`` is a pending sum. Trailing dims left out are not split.
+    ``unreduced={'tp'}`` is a pending sum. Trailing dims that are left out are not split.
 
     Raises:
         NotationError: not a PartitionSpec, or it does not fit the mesh or the tensor.
@@ -144,11 +144,11 @@ def from_spec(text: str, mesh: Mesh, ndim: int) -> Layout:
 
 
 def to_placements(layout: Layout, mesh: Mesh) -> tuple[str, ...]:
-    """One placement per mesh axis; axis orders that differ from the mesh's as strided shards.
+    """One placement per mesh axis; an axis order that differs from the mesh's as strided shards.
 
     Raises:
-        NotationError: pending reductions that do not commute are due in another order than
-            the mesh's, which placements cannot say.
+        NotationError: pending reductions that do not commute are due in another order than the
+            mesh's, which placements cannot say.
     """
     placements = dict.fromkeys(mesh.layout_axes, "R")
     in_order = tuple(sorted(layout.partial, key=lambda pending: mesh.names.index(pending[0])))

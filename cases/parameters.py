@@ -1,6 +1,6 @@
-"""Of which type is each parameter of an op? One test for a name, whichever op takes it.
+"""What type has each parameter of an op? One test for a name, in whichever op it occurs.
 
-Does not know which op takes which parameter: that is in the ops' rows.
+Does not know which op takes which parameter: the ops' rows do.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _NUMBER = (_is_number, "a finite number")
 _FLAG = (_is_flag, "true or false")
 _SHAPE = (_is_shape, f"a list of sizes, at most {MAX_ELEMENTS:,} elements")
 
-# The type that a parameter has in every op that takes it: a test, and what it accepts.
+# The type of a parameter, in every op that takes it: a test, and what the test accepts.
 PARAMS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "axis": (_is_axis, "an integer or a list of integers"),
     "axes": (_are_axes, "a list of integers"),

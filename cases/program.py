@@ -1,7 +1,7 @@
 """How is a program written, and what does it make? Step notation, and shapes of results.
 
-``y = matmul(x, w)`` or ``["y", "matmul", ["x", "w"], {}]``. Knows the vocabulary in `ops`;
-refuses to know layouts, which it passes on as they stand.
+``y = matmul(x, w)`` or ``["y", "matmul", ["x", "w"], {}]``. Knows the vocabulary in `ops`. Refuses
+to know layouts, which it passes on as they stand.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cases.model import Param, Question, Step
 from cases.ops import OPS, Op
 from cases.parameters import MAX_ELEMENTS, PARAMS
 
-# Longer steps are not written by people, and Python's parser recurses.
+# Nobody writes longer steps by hand, and Python's parser recurses.
 MAX_STEP = 1000
 MAX_NDIM = 8
 
@@ -33,7 +33,7 @@ _INFIX: dict[type, str] = {
     ast.MatMult: "matmul", ast.LShift: "left_shift", ast.RShift: "right_shift",
     ast.BitAnd: "bitwise_and", ast.BitOr: "bitwise_or", ast.BitXor: "bitwise_xor",
 }  # fmt: skip
-# What other people call an op.
+# Other names of an op.
 _ALSO = {"bitwise_invert": "bitwise_not", "invert": "bitwise_not"}
 _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "none": None}
 
@@ -53,9 +53,9 @@ class TensorType(msgspec.Struct, frozen=True):
 class WrittenStep(msgspec.Struct, frozen=True):
     """A step as it was written: names unresolved, the layout asked for not yet read.
 
-    ``layout``: placements, axis -> placement, or a PartitionSpec; None where none was
-    written; ``asked_at`` is where. ``named``: the result has a name of its own, and is not
-    just a part of a step.
+    ``layout``: placements, axis -> placement, or a PartitionSpec; None if none was written;
+    ``asked_at`` is where. ``named``: the result has a name of its own, and is not just a part of a
+    step.
     """
 
     result: str
@@ -107,7 +107,7 @@ def _listed(raw: Any, where: Where) -> WrittenStep:
 
 
 def _placed(op: str, params: dict[str, Any], place: Where, where: Where) -> tuple[Any, Where]:
-    """The layout among the parameters of an op that takes one, taken out of them; and where."""
+    """Take the layout out of an op's parameters, if it has one; the layout, and where it stood."""
     if op in OPS and OPS[op].places:
         typed_fields.exclusive(params, "placements", "spec", place)
         for key in ("placements", "spec"):
@@ -144,7 +144,7 @@ def _steps_of(body: list[ast.stmt], text: str, where: Where) -> list[WrittenStep
     result = typed_fields.identifier(target.id, where)
     steps: list[WrittenStep] = []
     if isinstance(_operand(value, result, steps, where), str) and steps:
-        # The outermost op is the last made and takes the name of the whole.
+        # The outermost op is made last and takes the name of the whole.
         steps[-1] = msgspec.structs.replace(steps[-1], result=result, named=True)
         return steps
     raise _unexpected(value, where, "an op such as matmul(x, w)")
@@ -158,7 +158,7 @@ def _unexpected(node: ast.AST, where: Where, wanted: str) -> Exception:
 def _operand(
     node: ast.expr, result: str, steps: list[WrittenStep], where: Where
 ) -> str | int | float | bool:
-    """The name or number that an expression stands for; its own steps come first in ``steps``.
+    """The name or number that an expression stands for; its own steps are put into ``steps`` first.
 
     The parts of one step that have no name are numbered: ``l = sum(z * z)`` makes l_1.
     """
@@ -226,7 +226,7 @@ def _params(keywords: list[ast.keyword], where: Where) -> dict[str, Any]:
     return params
 
 
-# Tensors are the operands of a step; what has a name is a number, a flag, a text, or a list.
+# Tensors are operands and have no keyword. A keyword takes a number, a flag, a text, or a list.
 _LITERAL = "a literal: tensors are given by position, and keywords take literals"
 
 
@@ -240,18 +240,18 @@ def _literal(node: ast.expr, where: Where) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-# Those that make a result larger by as much.
+# These parameters make a result larger by their own value.
 _GROWS = ("repeats", "classes", "before", "after")
 
 
 def check_step(step: WrittenStep, known: dict[str, TensorType], later: set[str]) -> Op:
-    """The row of a step's op, its arguments and parameters checked against it.
+    """The row of a step's op, with its arguments and parameters checked.
 
     ``known``: the tensors there are so far. ``later``: the results still to come.
 
     Raises:
-        BadInput: unknown op, wrong arity, an unknown, missing or mistyped parameter, a
-            name that is not there (yet).
+        BadInput: unknown op, wrong arity, an unknown, missing or mistyped parameter, a name that is
+            not there (yet).
     """
     where, row = step.where, OPS.get(step.op)
     if row is None:
@@ -291,11 +291,11 @@ def check_step(step: WrittenStep, known: dict[str, TensorType], later: set[str])
 def infer_type(
     row: Op, args: tuple[Any, ...], params: dict[str, Param], framework: str = ""
 ) -> TensorType:
-    """Shape and dtype of an op's result, learnt from its meaning in NumPy.
+    """Shape and dtype of an op's result, found by its meaning in NumPy.
 
-    ``args``: `TensorType` or numbers. No data are needed, nor much memory: where only it matters
-    which sizes are equal, large ones are renamed to small ones. ``framework``: the one in which,
-    where the op means something else there.
+    ``args``: `TensorType` or numbers. Needs no data and little memory: for ops that only ask which
+    sizes are equal, large sizes are replaced by small ones. ``framework``: the one whose own
+    meaning of the op counts.
 
     Raises:
         ValueError: NumPy refuses the arguments; the text is NumPy's.
@@ -318,7 +318,7 @@ def infer_type(
         raise ValueError(f"{heavy:,} elements, of at most {MAX_ELEMENTS:,} to learn a shape from")
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
-            # A mean of nothing is NaN, here as in the frameworks.
+            # A mean of no elements is NaN, here as in the frameworks.
             warnings.simplefilter("ignore", RuntimeWarning)
             own = row.apart.get(framework)
             apart = own is not None and own.differs(tuple(stand_ins), params)
@@ -329,7 +329,7 @@ def infer_type(
     return TensorType(tuple(large.get(int(n), int(n)) for n in made.shape), made.dtype.name)
 
 
-# Families and ops in which only it matters which sizes are equal, and parameters that are none.
+# Families and ops that only ask which sizes are equal, and parameters that are no sizes.
 _BLIND = ("pointwise", "reduction", "move", "normalisation", "loss", "ordering")
 _BLIND_OPS = (
     "matmul", "einsum", "linear", "addmm", "outer", "vecdot", "grad", "embedding", "dropout",
@@ -342,9 +342,9 @@ _SIZELESS = {
 
 
 def _is_blind(row: Op, args: tuple[Any, ...]) -> bool:
-    """Whether sizes may have other names while a shape is learnt."""
+    """Whether sizes may be replaced by others while a shape is found."""
     if row.name == "scaled_dot_product_attention":
-        # Groups of heads are a quotient of sizes.
+        # The number of groups of heads is a quotient of sizes.
         return len({arg.shape[:-2] for arg in args if isinstance(arg, TensorType)}) == 1
     return row.family in _BLIND or row.name in _BLIND_OPS
 
@@ -352,7 +352,7 @@ def _is_blind(row: Op, args: tuple[Any, ...]) -> bool:
 @lru_cache(maxsize=4096)
 def _stand_in(dtype: str, shape: tuple[int, ...], family: str) -> Any:
     if family == "linalg" and len(shape) > 1:
-        # Ones have no inverse.
+        # A matrix of ones has no inverse.
         return np.broadcast_to(np.eye(*shape[-2:], dtype=numpy_dtype(dtype)), shape)
     return np.broadcast_to(np.ones((), numpy_dtype(dtype)), shape)
 
@@ -389,7 +389,7 @@ def _format_argument(arg: TensorType | float) -> str:
 
 
 def check_size(tensor: TensorType, mode: str, where: Where) -> None:
-    """Refuses a tensor that is too large to compute with.
+    """Refuse a tensor that is too large to compute with.
 
     Raises:
         BadInput: more than `MAX_NDIM` dims; in mode real, more than `MAX_ELEMENTS` elements.

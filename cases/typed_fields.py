@@ -1,7 +1,7 @@
 """What does a file hold, before it means anything? TOML or JSON as plain data, and typed fields.
 
-Every reader takes a value and its place, and returns the value with its type or raises
-`BadInput`. Knows nothing of cases; nothing here is lenient.
+Every reader takes a value and its place, and returns the value with its type or raises `BadInput`.
+Knows nothing of cases; nothing here is lenient.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from cases.errors import BadInput, Where, format_count, format_known, format_value
 
-# A case file of this size holds some 50,000 cases: whatever is larger is not one.
+# A case file of this size holds some 50,000 cases. A larger file is no case file.
 MAX_BYTES = 16 * 2**20
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -76,7 +76,7 @@ def read_json(path: Path, noun: str = "case") -> Any:
 
 
 def _too_many_digits(text: str, form: str, where: Where) -> BadInput:
-    # Python's own limit, for which the parsers do not say where.
+    # This is Python's own limit, and the parsers do not say where a number exceeds it.
     most = sys.get_int_max_str_digits()
     digits = re.search(rf"\d(_?\d){{{most}}}", text)
     at = f" at line {_line(text, digits.start())}" if digits else ""
@@ -113,7 +113,7 @@ def table(value: Any, where: Where, known: Collection[str] | None = None) -> dic
     """A table; with ``known``, one that has no other keys.
 
     Raises:
-        BadInput: it is none, or has an unknown key.
+        BadInput: it is no table, or has an unknown key.
     """
     if not isinstance(value, dict):
         raise where.error(format_value(value), "a table")
@@ -150,21 +150,21 @@ def texts(value: Any, where: Where, wanted: str = "a list of strings") -> tuple[
 
 
 def flag(value: Any, where: Where) -> bool:
-    """True or false, and nothing that merely counts as such."""
+    """True or false; no other value counts as either."""
     if not isinstance(value, bool):
         raise where.error(format_value(value), "true or false")
     return value
 
 
 def integer(value: Any, where: Where, low: int, wanted: str) -> int:
-    """An integer of at least ``low`` that 64 bits hold; a bool is none."""
+    """An integer of at least ``low`` that fits 64 bits; a bool is no integer."""
     if type(value) is not int or not low <= value < 2**63:
         raise where.error(format_value(value), wanted)
     return value
 
 
 def number(value: Any, where: Where, wanted: str = "a finite number of 64 bits") -> int | float:
-    """A finite number that 64 bits hold; a bool is none."""
+    """A finite number that fits 64 bits; a bool is no number."""
     ok = type(value) is int and -(2**63) <= value < 2**63
     if not ok and not (type(value) is float and math.isfinite(value)):
         raise where.error(format_value(value), wanted)
@@ -200,6 +200,6 @@ def one_of(value: Any, where: Where, what: str, known: Collection[str]) -> str:
 
 
 def exclusive(raw: dict[str, Any], one: str, other: str, where: Where) -> None:
-    """Refuses a table that has both of two keys."""
+    """Refuse a table that has both of two keys."""
     if one in raw and other in raw:
         raise where.error(f"both {one} and {other}", "one of them")
