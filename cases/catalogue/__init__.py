@@ -49,9 +49,9 @@ FAMILIES = (*FILES, *GENERATORS)
 
 @lru_cache(maxsize=32)
 def family(name: str, exhaustive: bool = False) -> tuple[Case, ...]:
-    """The cases of one family; each id once, though two sweeps of a family may meet."""
+    """The cases of one family; each id once, even if two sweeps of the family give it."""
     if name in FILES:
-        # Of a folder, every file is of the one family.
+        # All files of a folder belong to one family.
         return tuple(msgspec.structs.replace(case, family=name) for case in load(FILES[name]))
     found: dict[str, Case] = {}
     for case in GENERATORS[name](exhaustive):

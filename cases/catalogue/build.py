@@ -1,7 +1,7 @@
-"""How are inputs and ids of generated cases made? So that a mistake shows and a name can be typed.
+"""How do generated cases make inputs and ids? So that a mistake shows and a name can be typed.
 
-Distinct whole numbers, so that every element can be told from every other; addends that differ
-from device to device by more than the numbers themselves, so that none can stand in for another.
+Values are distinct whole numbers, so that all elements differ. Addends differ from device to device
+by more than the numbers themselves, so that none can stand in for another.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cases.layout import coordinates, index_ranges
 from cases.model import Case, Input, Layout, Mesh, Question, Step
 from cases.notation import from_placements, to_placements
 
-# Why a case of an empty tensor notices no wrong value.
+# Why no wrong value can show in a case of an empty tensor.
 NO_ELEMENTS = "it has no elements"
 
 # Whole numbers up to here are exact in the dtype.
@@ -41,16 +41,16 @@ def distinct_values(shape: tuple[int, ...], dtype: str = "float32", start: int =
 
 
 def addend(value: NDArray[Any], place: int, op: str, apart: int = 1000) -> NDArray[Any]:
-    """What one of the addends of a pending reduction looks like; ``place`` counts them.
+    """One of the addends of a pending reduction; ``place`` is its number.
 
-    ``apart``: how far addends of a sum lie from one another, which bounds what they sum to.
+    ``apart``: the distance between addends of a sum, which bounds the sum.
     """
     count = np.arange(value.size).reshape(value.shape)
     if op == "product":
         # 1, 2 and 3 only: a product of eight stays exact.
         return ((count * (place + 1) + place) % 3 + 1).astype(value.dtype)
     if op in ("max", "min"):
-        # The extreme comes from another device at every element.
+        # For each element another device has the extreme.
         return (value + 100 * ((count + place) % 5) + place).astype(value.dtype)
     if value.dtype.name in _ROOM:
         # Sums have to stay exact too.

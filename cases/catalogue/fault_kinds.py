@@ -1,7 +1,7 @@
-"""Which kinds of fault do public reports show, and which cases are of each?
+"""Which kinds of fault do public reports show, and which cases belong to each?
 
-A kind is a report's fault with its one op, size or order left open. The cases are those of
-`siblings` that have the kind for a tag, and those of other families whose ids match.
+A kind is a report's fault without its one op, size or order. Its cases are those of `siblings` that
+have the kind as a tag, and those of other families whose ids match.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 class FaultKind(msgspec.Struct, frozen=True):
     """A kind of fault: the reports that show it, what it is, and patterns of case ids.
 
-    ``patterns``: cases of other families that are of the kind as well, as `fnmatch` has them.
+    ``patterns``: cases of other families that belong to the kind, as `fnmatch` patterns.
     """
 
     reports: tuple[str, ...]

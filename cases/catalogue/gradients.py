@@ -1,7 +1,7 @@
 """What is the gradient through each op, under each placement of its operands?
 
-Every sample with a derivative, by each operand that has one: l = sum(r * c) with a cotangent c
-that is nowhere alike, and g = grad(l, operand).
+For every sample with a derivative, and each operand that has one: l = sum(r * c) with a cotangent c
+whose elements all differ, and g = grad(l, operand).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def cases(exhaustive: bool) -> Iterator[Case]:
     for kind, samples in SAMPLES.items():
         for sample in samples:
             made = sample_type(sample)
-            # A cast to fewer digits is a staircase, and a padding row has no gradient that a
-            # value could tell.
+            # A cast to fewer digits has no slope, and no value could show the gradient of a padding
+            # row.
             if not made.dtype.startswith("float") or "padding_row" in sample.params:
                 continue
             names = _differentiable_operands(sample)
@@ -51,7 +51,8 @@ def cases(exhaustive: bool) -> Iterator[Case]:
                 number, by = before + turn + 1, names[turn]
                 rows = one_axis(sample, exhaustive and few)
                 if few:
-                    # Operands take turns, so that every two placements meet under one of them.
+                    # Operands take turns, so that every two placements occur together under one of
+                    # them.
                     rows = [row for row in rows if _index(sample, row) % len(names) == turn]
                 if not exhaustive:
                     rows = rows[number % max(len(rows), 1) :][:1]
@@ -66,7 +67,7 @@ def cases(exhaustive: bool) -> Iterator[Case]:
 
 
 def sample_type(sample: Sample) -> TensorType:
-    """Shape and dtype of what a sample gives."""
+    """Shape and dtype of a sample's result."""
     args = tuple(
         TensorType(one.shape, one.dtype) if isinstance(one, Operand) else one
         for one in sample.operands
@@ -75,14 +76,14 @@ def sample_type(sample: Sample) -> TensorType:
 
 
 def _index(sample: Sample, row: OperandPlacements) -> int:
-    """The places of a row's placements among those that each operand can have, summed up."""
+    """The sum of the places of a row's placements among those that each operand can have."""
     return sum(
         placements(one).index(place) for one, (place, *_) in zip(tensors(sample), row, strict=True)
     )
 
 
 def _differentiable_operands(sample: Sample) -> list[str]:
-    """The names of the operands in which the sample has a derivative."""
+    """The names of the operands for which the sample has a derivative."""
     op = OPS[sample.op]
     names = zip((*op.args, *op.more), sample.operands)
     return [

@@ -46,7 +46,7 @@ MESHES = (
     mesh({"a": 2, "b": 2, "c": 2}, (7, 5, 3, 1, 6, 4, 2, 0)),
 )
 
-# Even on most meshes, uneven, with empty shards, with a dim of size 1, with nothing in it.
+# Even on most meshes, uneven, with empty shards, with a dim of size 1, and without elements.
 SHAPES: tuple[tuple[int, ...], ...] = (
     (),
     (8,), (5,), (1,), (0,),

@@ -50,7 +50,7 @@ def tensors(sample: Sample) -> list[Operand]:
 
 
 def placements(operand: Operand) -> list[str]:
-    """R, a shard of each dim of more than one element, and a pending sum of what can be summed."""
+    """R, a shard of each dim of more than one element, and a pending sum where one is possible."""
     shards = [f"S({dim})" for dim, size in enumerate(operand.shape) if size > 1]
     summed = operand.dtype.startswith("float") or operand.dtype == "int32"
     return ["R", *shards, *(["P(sum)"] if summed and operand.kind != "holes" else [])]
@@ -59,7 +59,7 @@ def placements(operand: Operand) -> list[str]:
 def one_axis(sample: Sample, exhaustive: bool) -> list[OperandPlacements]:
     """Rows of one placement per operand.
 
-    By default all operands in each placement together, those that can be, and the others
+    By default all operands that can have a placement have it together, and the others are
     replicated.
     """
     choices = [placements(one) for one in tensors(sample)]

@@ -21,7 +21,7 @@ SOURCE = "https://github.com/pytorch/torchtitan/pull/1660"
 
 Table = dict[str, Any]
 
-# The sizes that each degree takes in turn; what is left of the world goes to dp_shard.
+# The sizes that each degree takes in turn; dp_shard takes the rest of the world.
 _DEGREES = {
     "pp": (1, 2), "dp_replicate": (1, 2), "cp": (1, 2), "tp": (1, 2, 4), "ep": (1, 2, 4, 8),
     "etp": (1, 2, 4),
@@ -58,17 +58,17 @@ class Degrees(msgspec.Struct, frozen=True):
 
     @property
     def batch(self) -> int:
-        """Over how many devices a batch is split."""
+        """The number of devices over which a batch is split."""
         return self.dp_replicate * self.dp_shard
 
     @property
     def fsdp(self) -> int:
-        """Over how many devices a dense weight is split beside tp."""
+        """The number of devices over which a dense weight is split beside tp."""
         return self.dp_shard * self.cp
 
     @property
     def efsdp(self) -> int:
-        """Over how many devices an expert's weight is split beside ep and etp."""
+        """The number of devices over which an expert's weight is split beside ep and etp."""
         return self.fsdp * self.tp // (self.etp * self.ep)
 
     @property
@@ -102,7 +102,7 @@ def all_degrees(world: int) -> list[Degrees]:
 
 
 def covering_degrees(world: int) -> list[Degrees]:
-    """Some of them, so that two sizes of two degrees meet wherever they meet in any."""
+    """Some of them, chosen so that any two sizes of two degrees occur together if they can."""
 
     def pairs(one: Degrees) -> set[tuple[str, ...]]:
         parts = one.name.split(".")
@@ -118,7 +118,7 @@ def covering_degrees(world: int) -> list[Degrees]:
 
 
 def cases(exhaustive: bool) -> Iterator[Case]:
-    """The family on a world of 8, and as plans on worlds up to 512."""
+    """The family on a world of 8, and as dry runs on worlds up to 512."""
     degrees = all_degrees(8) if exhaustive else covering_degrees(8)
     tables = itertools.chain(
         *(views(one) for one in degrees),
@@ -132,7 +132,7 @@ def cases(exhaustive: bool) -> Iterator[Case]:
 
 
 def case_of(table: Table) -> Case:
-    """The case of a table; where it is wrong it says that this module made it."""
+    """The case of a table; an error in it names this module."""
     case = read_case({"source": SOURCE, **table}, __file__, Where(__file__, table["id"]))
     return msgspec.structs.replace(case, family=FAMILY)
 
@@ -154,7 +154,7 @@ _LARGE = (
 def _base(degrees: Degrees, *names: str, real: bool = False) -> Table:
     """A world whose own group is a fake one, and the views of it called ``names``.
 
-    So are those of axes that are not enabled, of size 1, unless they are to be ``real``.
+    So are the groups of axes of size 1, which are not enabled, unless they are to be ``real``.
     """
     world = {"axes": {"world": degrees.world}, "fake": ["world"]}
     steps = [["world", "mesh_unflatten", ["w"], world]]
@@ -175,7 +175,7 @@ _LOSS = ["loss", "mesh_flatten", ["batch", "cp"], {"of": "data"}]
 def views(degrees: Degrees, mode: str = "real") -> Iterator[Table]:
     """Every view of one world: the grid, coordinate and groups of every device in each.
 
-    And what is used of them: the loss mesh, flattened of two axes, and slices of two.
+    Also what is derived from them: the loss mesh, flattened from two axes, and slices of two.
     """
     table = _base(degrees, *degrees.views())
     table["mesh_steps"] += [
@@ -188,9 +188,10 @@ def views(degrees: Degrees, mode: str = "real") -> Iterator[Table]:
 
 
 def weights(degrees: Degrees, mode: str = "real", width: int = 8) -> Iterator[Table]:
-    """A dense, a hybrid and an expert weight, each where it lies, with one change of layout.
+    """A dense, a hybrid and an expert weight, each on its mesh, with one change of layout.
 
-    ``width``: the size of the dims of a weight. Experts are as many as devices hold at least one.
+    ``width``: the size of the dims of a weight. There are as many experts as give each device one
+    at least.
     """
     name = degrees.name
     dense, sparse = _base(degrees, "dense"), _base(degrees, "sparse")
@@ -234,7 +235,7 @@ def weights(degrees: Degrees, mode: str = "real", width: int = 8) -> Iterator[Ta
 
 
 def _points() -> Iterator[Table]:
-    """What was raised in the discussion beside views and weights, one case for each point."""
+    """The points of the discussion besides views and weights, one case for each."""
     small, wide = Degrees(8, dp_replicate=2, tp=2, ep=2), Degrees(8, cp=2, tp=2, ep=2)
     yield from _refused()
     yield from _size_one()
@@ -243,7 +244,7 @@ def _points() -> Iterator[Table]:
 
 
 def _refused() -> Iterator[Table]:
-    """Degrees whose product is not the world's size."""
+    """Degrees whose product is not the size of the world."""
     for word, axes in (
         ("few", {"pp": 1, "dp_replicate": 1, "fsdp": 2, "tp": 2}),
         ("many", {"pp": 2, "dp_replicate": 2, "fsdp": 2, "tp": 2}),
@@ -255,7 +256,7 @@ def _refused() -> Iterator[Table]:
 
 
 def _size_one() -> Iterator[Table]:
-    """Degrees of 1: DTensor's meshes have the axis, and nothing is fired along it."""
+    """Degrees of 1: DTensor's meshes have the axis, and no collective runs along it."""
     for word, degrees, axes, before, after in (
         ("hybrid", Degrees(8, tp=2), ["dp_replicate", "fsdp"], ["P(sum)", "S(0)"],
          "dp_replicate=R, fsdp=S(0)"),
@@ -284,7 +285,7 @@ def _size_one() -> Iterator[Table]:
 
 
 def _equal(degrees: Degrees) -> Iterator[Table]:
-    """A view obtained twice for the same axes is one mesh."""
+    """A view that is obtained twice for the same axes is the same mesh."""
     on, axes = _base(degrees, "dense"), degrees.views()["dense"]
     steps = [
         _view("again", axes, []),
@@ -302,7 +303,7 @@ def _equal(degrees: Degrees) -> Iterator[Table]:
 
 
 def _several(small: Degrees, wide: Degrees) -> Iterator[Table]:
-    """Meshes of several axes: sliced from one that was flattened, put together from two views."""
+    """Meshes of several axes: sliced from a flattened one, and put together from two views."""
     storage = wide.views()["storage"]
     yield {
         "id": f"slices-of-a-flattened-{wide.name}", "mesh": storage,
@@ -312,7 +313,7 @@ def _several(small: Degrees, wide: Degrees) -> Iterator[Table]:
             ["shard", "mesh_slice", ["fsdp", "tp"]],
         ],
     }  # fmt: skip
-    # The two axes flattened, unflattened otherwise, and sliced.
+    # The two axes flattened, unflattened in another way, and sliced.
     on = _base(small, "dense")
     yield {
         **on, "id": f"slices-of-an-unflattened-{small.name}",
@@ -335,7 +336,7 @@ def _several(small: Degrees, wide: Degrees) -> Iterator[Table]:
             **on, "id": f"joined-{word}-{degrees.name}",
             "mesh_steps": [*on["mesh_steps"], *slices, join],
         }  # fmt: skip
-    # fsdp and ep share devices: together they are no mesh.
+    # fsdp and ep share devices, so together they are no mesh.
     on = _base(small, "dense", "sparse")
     yield {
         **on, "id": f"joined-fsdp-and-ep-{small.name}", "refused": "joined",

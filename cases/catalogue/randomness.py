@@ -1,9 +1,9 @@
 """Which placements draw what one device would draw, and which devices share numbers?
 
-Every right value is a relation between draws, since the numbers are each framework's own: two
+Every right value is a relation between draws, since each framework draws numbers of its own: two
 layouts give the same global array (the largest difference is 0), two devices hold no number in
-common (the count of equal elements is 0), a mask is not repeated on another shard. What is a
-parameter's initial value is drawn in place over old values, as modules do.
+common (the count of equal elements is 0), a mask is not repeated on another shard. A parameter's
+initial value is drawn in place over old values, as modules do.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ SQUARE = {"a": 2, "b": 2}
 NARROW = {"a": 1, "b": 4}
 STAGES = {"pp": 2, "tp": 2}
 
-# Mesh, placements and shape of a draw; and the rows or columns of two devices that hold
-# different parts, as (dim, start of one, start of the other, how many), where there are two.
+# Mesh, placements and shape of a draw; and the rows or columns of two devices that hold different
+# parts, as (dim, start of one, start of the other, how many), if there are two.
 Halves = tuple[int, int, int, int] | None
 Drawn = tuple[dict[str, int], list[str], list[int], Halves]
 LAYOUTS: tuple[Drawn, ...] = (
     (X4, ["R"], [8, 4], None),
     (X4, ["S(0)"], [8, 4], (0, 0, 2, 2)),
     (X4, ["S(1)"], [8, 4], (1, 0, 1, 1)),
-    # No shard is empty: what raises there would hide what was drawn.
+    # No shard is empty: a refusal of empty shards would hide what was drawn.
     (X4, ["S(0)"], [7, 4], (0, 0, 2, 2)),
     (SQUARE, ["S(0)", "R"], [8, 4], (0, 0, 4, 4)),
     (SQUARE, ["S(0)", "S(1)"], [8, 4], (0, 0, 4, 4)),
@@ -49,14 +49,14 @@ def cases(exhaustive: bool) -> Iterator[Case]:
     del exhaustive
     for make in (_initial, _whole, _generators, _seeds, _later, _stages, _dropout, _slopes):
         for table in make():
-            # A generated table is of this module, and says so where it is wrong.
+            # A generated table belongs to this module, and its errors say so.
             raw: Table = {"mesh": X4, **table}
             made = read_case(raw, __file__, Where(__file__, raw["id"]))
             yield Case(made.question, made.expectation, FAMILY, made.file, tags=made.tags)
 
 
 def _name(places: list[str], mesh: dict[str, int], shape: list[int]) -> str:
-    """``x4-s0``, with ``-n7`` where the first dim is not of 8."""
+    """``x4-s0``, with ``-n7`` if the first dim is not of size 8."""
     axes = ".".join(f"{axis}{size}" for axis, size in mesh.items())
     text = f"{axes}-" + ".".join(re.sub(r"[()]", "", place.lower()) for place in places)
     return text if shape[0] == 8 else f"{text}-n{shape[0]}"
@@ -73,7 +73,7 @@ def _two(of: str, halves: Halves) -> list[str]:
 
 
 def _apart(of: str, halves: Halves) -> list[str]:
-    """Steps for n, the number of elements that are alike in two devices' parts of a draw."""
+    """Steps for n, the number of elements that two devices' parts of a draw have in common."""
     return [*_two(of, halves), "n = count_nonzero(equal(p, q))"]
 
 
@@ -89,9 +89,9 @@ def _table(
     right: dict[str, Any],
     *tags: str,
 ) -> Table:
-    """A case of u or v in a layout and w the same replicated; the draws are a, b and c.
+    """A case with u or v in a layout and w the same replicated; the draws are a, b and c.
 
-    Of u and w no element is 0, so that a zero is one that dropout made.
+    No element of u or w is 0, so that dropout must have made each zero.
     """
     mesh, places, shape, _ = layout
     values = (np.arange(math.prod(shape)) + 1).reshape(shape).tolist()
@@ -141,7 +141,7 @@ def _initial() -> Iterator[Table]:
 
 
 def _whole() -> Iterator[Table]:
-    """Drawn whole, then split: what is safe wherever a layout changes what is drawn."""
+    """Drawn whole, then split, which is safe wherever a layout changes what is drawn."""
     for at in (1, 2, 3, 5):
         layout = LAYOUTS[at]
         _, places, shape, halves = layout
@@ -154,7 +154,7 @@ def _whole() -> Iterator[Table]:
 
 
 def _generators() -> Iterator[Table]:
-    """Other generators than the default one, of which only JAX has several."""
+    """Generators other than the default one; only JAX has several."""
     for impl in ("philox4x32", "rbg", "unsafe_rbg"):
         draw = f"random_uniform(shape=[8, 4], seed=3, impl='{impl}', placements=['{{}}'])"
         program = [f"a = {draw.format('S(0)')}", f"b = {draw.format('R')}", _off("a", "b"),
@@ -174,7 +174,7 @@ def _seeds() -> Iterator[Table]:
         ("draws", "c = inplace_uniform(v, seed=3, draw=1)", count, {"n": 0}),
     ):
         yield _table(f"seed-{word}", layout, [first, second, last], right, "seed")
-    # What comes before is seeded too, so that a seed that is not heeded shows.
+    # The draw before has a seed too, so that a seed without effect shows.
     heeded = ["a = inplace_uniform(v, seed=1)", "b = inplace_uniform(w, seed=3, seeding='mesh')",
               "c = inplace_uniform(w, seed=3, seeding='mesh')", _off("b", "c")]  # fmt: skip
     yield _table("seed-mesh", layout, heeded, {"d": 0}, "seed")
@@ -219,7 +219,7 @@ def _stages() -> Iterator[Table]:
 
 
 def _dropout() -> Iterator[Table]:
-    """Kept elements are scaled, a share of them; the mask depends on no layout, nor repeats."""
+    """Kept elements are scaled, and a share of them is kept; the mask depends on no layout."""
     for at in (0, 1, 2, 4, 5):
         mesh, places, _, _ = LAYOUTS[at]
         halves = {1: (0, 0, 4, 4), 2: (1, 0, 2, 2), 4: (0, 0, 8, 8), 5: (0, 0, 8, 8)}.get(at)
@@ -236,7 +236,8 @@ def _dropout() -> Iterator[Table]:
                         "g = greater(m, 0)"]  # fmt: skip
             right["g"] = True
         yield _masked("dropout", layout, program, right)
-    # Three standard deviations of a share of 1024 elements, which one device of four holds.
+    # Three standard deviations of a share of 1024 elements, of which one device of four holds a
+    # quarter.
     program = ["a = dropout(u, p=0.75, seed=3)",
                "s = mean(astype(not_equal(a, 0), dtype='float32'))",
                "k = less(abs(s - 0.25), 0.04)"]  # fmt: skip
@@ -258,12 +259,12 @@ def _masked(
 
 
 def _slopes() -> Iterator[Table]:
-    """The gradient has the mask of the result: each times the other's operand is the same."""
+    """The gradient has the same mask: each times the other's operand is equal."""
     for at in (0, 1, 5):
         mesh, places, _, _ = LAYOUTS[at]
         program = [
             "y = dropout(u, p=0.5, seed=3)", "l = sum(y * w)", "g = grad(l, u)",
-            # Differences, which the reference takes, are not exact.
+            # The reference's differences are not exact.
             "k = less(max(abs(g * u - y * w)), 0.001)",
         ]  # fmt: skip
         table = _masked("dropout-gradient", (mesh, places, [8, 4], None), program, {"k": True})

@@ -1,7 +1,7 @@
-"""On what is each op tried? Small operands, distinct, away from ties and kinks.
+"""On which operands is each op tried? Small ones, distinct, away from ties and kinks.
 
-One row per op and way of calling it. Values are kinds, not numbers: what a kind holds depends
-on the shape alone. Layouts are not known here.
+One row per op and way of calling it. Values are given as kinds, not numbers: what a kind holds
+depends on the shape alone. Layouts are not known here.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Operand(msgspec.Struct, frozen=True):
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One way of calling an op. ``name``: the op's, with a word for the way where there are more.
+    """One way of calling an op. ``name``: the op's, with a word for the way if there are several.
 
-    ``operands``: tensors and numbers, in the order of the op's arguments. ``resizes``: it means
-    something with another first dim too, for uneven and empty shards (see `resized`).
+    ``operands``: tensors and numbers, in the order of the op's arguments. ``resizes``: whether the
+    sample makes sense with another first dim, for uneven and empty shards (see `resized`).
     """
 
     name: str
@@ -50,17 +50,17 @@ def _walk(count: int, times: int = 7, plus: int = 3) -> Value:
 
 
 def _small(count: int) -> Value:
-    # Multiples of 1/8 and some sixteenths more: no zero, no two alike, and a sum that is not 0.
+    # Multiples of 1/8 and some sixteenths more: no zero, all different, and a sum that is not 0.
     return (_walk(count) - count // 2) / 8 + 3 / 16
 
 
 def _other(count: int) -> Value:
-    # Never equal to any of the small ones, nor a whole number from one.
+    # Never equal to any of the small ones, and no whole number away from one.
     return (_walk(count, 11, 5) - count // 3) / 8 + 1 / 32
 
 
 def _definite(shape: tuple[int, ...]) -> Value:
-    """Symmetric positive definite matrices, no two alike."""
+    """Symmetric positive definite matrices, all different."""
     n = shape[-1]
     off = _walk(math.prod(shape)).reshape(shape) % 5 / 8
     made: Value = off + np.swapaxes(off, -1, -2) + 4 * np.eye(n)

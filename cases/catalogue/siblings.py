@@ -1,7 +1,7 @@
-"""Where a public report shows one op or one size: does the rest of its kind behave?
+"""Where a public report shows one op or one size, how do others of its kind behave?
 
-A function per kind of fault, in the notation of case files. Each case is tagged with its kind;
-`fault_kinds` says which kinds there are, and which cases of other families are of each.
+A function per kind of fault, in the notation of case files. Each case is tagged with its kind.
+`fault_kinds` lists the kinds, and the cases of other families that belong to each.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def cases(exhaustive: bool) -> Iterator[Case]:
     del exhaustive
     for kind, make in _MAKERS.items():
         for table in make():
-            # A generated table is of this module, and says so where it is wrong.
+            # A generated table belongs to this module, and its errors say so.
             raw = {"mesh": X4, **table, "tags": [kind]}
             raw["id"] = f"{kind}.{table['id']}"
             made = read_case(raw, __file__, Where(__file__, raw["id"]))
@@ -147,7 +147,7 @@ def _convolution() -> Iterator[Table]:
 
 
 def _along() -> Iterator[Table]:
-    """Gradients of what works along the dim that is split."""
+    """Gradients of ops that work along the dim that is split."""
     for word, text in (
         ("cumprod", "cumulative_prod(v, axis=0)"), ("cumsum", "cumulative_sum(v, axis=0)"),
         ("sort", "sort(v, axis=0)"), ("softmax", "softmax(v, axis=0)"),

@@ -1,4 +1,4 @@
-"""Do meshes and layouts of other kinds behave as those of a public report? See `siblings`."""
+"""Do meshes and layouts of other kinds behave like those of a public report? See `siblings`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Which recipes run by default, and on which meshes? Each on three, of 2, 4 and 8 devices.
 
-What a recipe is stands in `cases/recipes`; nothing here knows what one must cost.
+`cases/recipes` says what a recipe is. Nothing here knows what one must cost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from cases.recipes.layouts import observed_names, unsharded_names
 
 FAMILY = "recipes"
 
-# The sizes of each axis, and those of the model that are not its own, so that all splits evenly.
+# The sizes of each axis, and those of the model that differ from its own, so that all splits
+# evenly.
 _ONE = ((2,), (4,), (8,))
 _TWO = ((2, 2), (2, 4), (4, 2))
 _MORE: dict[tuple[int, ...], dict[str, dict[str, int]]] = {
@@ -29,8 +30,8 @@ _MORE: dict[tuple[int, ...], dict[str, dict[str, int]]] = {
     (4, 2): {"block": {"batch": 8}},
 }
 
-# What the ids of a recipe's cases begin with, where it is not the recipe's name. A record is
-# looked up by id, and `attention-ring-cp2` is in records as a question about causal attention.
+# What the ids of a recipe's cases begin with, where that is not the recipe's name. Records are
+# looked up by id, and in records `attention-ring-cp2` is a question about causal attention.
 _STEMS = {"attention-ring": "attention-ring-full"}
 
 

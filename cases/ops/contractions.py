@@ -15,7 +15,7 @@ from cases.ops.promotion import cast_all, promote
 
 
 def _contract(function: Any) -> Any:
-    """Done in float64 and rounded once; integers stay what they are."""
+    """Computed in float64 and rounded once; integers keep their dtype."""
 
     def meaning(*args: Value, **params: Any) -> Value:
         out = np.asarray(function(*(widen(one) for one in cast_all(args, promote(args))), **params))
@@ -55,7 +55,7 @@ def _vecdot(x: Value, y: Value, axis: Param = -1) -> Value:
         raise ValueError("axis is one dim here")
     over = single_dim(axis, ndim)
     products = np.conj(x) * y
-    # Booleans are taken together as in a product of matrices: is any pair true?
+    # Of booleans, as in a matrix product: is any pair true?
     return np.asarray(np.any(products, over) if x.dtype == bool else np.sum(products, over))
 
 

@@ -1,7 +1,7 @@
 """Which ops make arrays, leave the global view, or ask for a gradient?
 
-Steps between `to_local` and `from_local` mean in NumPy what they mean on whole arrays. That is
-what they mean on shards too only if each device's share needs no other's: the case's to see to.
+Steps between `to_local` and `from_local` mean in NumPy what they mean on whole arrays. The same
+holds on shards only if no device needs another's share; the author of the case must see to that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _scaled(x: Value, scale: float) -> Value:
 
 
 def _placed(x: Value, view: str = "") -> Value:
-    """Where something lies does not change what it is."""
+    """Where something lies does not change its values."""
     return x
 
 
@@ -39,7 +39,7 @@ def _item(x: Value) -> Value:
 
 
 def _like(y: Value, x: Value) -> Value:
-    """Shape and dtype of a gradient; its value is that of a whole program, not of two arrays."""
+    """Shape and dtype of a gradient; its value follows from a program, not from two arrays."""
     if y.size != 1 or y.dtype.kind not in "fV" or x.dtype.kind not in "fV":
         raise ValueError("a real scalar, and a real input")
     return np.zeros_like(x)

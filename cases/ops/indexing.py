@@ -24,7 +24,7 @@ def _whole(i: Value) -> None:
 
 
 def _within(i: Value, size: int) -> Value:
-    # What shapes are learnt from has no values: indices of 1, which a dim of 1 has not.
+    # Shapes are found without values. Indices of 1 would be out of range in a dim of 1.
     _whole(i)
     if i.size and (int(i.min()) < 0 or int(i.max()) >= max(size, 2)):
         raise ValueError(f"indices from 0 to {size - 1}")
@@ -101,7 +101,7 @@ def _one_hot(i: Value, classes: int) -> Value:
 
 
 def _start(i: Value, size: int, length: int) -> int:
-    # As XLA has it: a start that leaves too little room is moved back, a negative one to 0.
+    # As in XLA: a start that leaves too little room is moved back, and a negative one becomes 0.
     _whole(i)
     if length > size or i.ndim:
         raise ValueError(f"{length} of {size} from a scalar start")
@@ -135,7 +135,7 @@ def _set_slice(
 
 
 def _inplace(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The result is what the first operand has become: its shape and its dtype."""
+    """An in-place op: the result has the shape and dtype of the first operand."""
 
     def meaning(x: Value, y: Any) -> Value:
         if not isinstance(x, np.ndarray | np.generic):
@@ -192,6 +192,6 @@ INPLACE = (
     Op("assign_slice", "inplace", ("x",), _set_slice, more=("v",), required=("axis",),
        optional=(*_SLICE, "value"), whole=True, moves=True, grads=(0, 1)),
     Op("inplace_fill", "inplace", ("x",), _fill, required=("value",), labels=labels.same_dims,
-       # As good as any on every device, where what is owed is one of them or their mean.
+       # Any device's value is right, where the pending reduction is one of them or their mean.
        linear=MAX_MIN | {"avg"}, unclear=frozenset({"sum", "product"}), whole=True),
 )  # fmt: skip

@@ -1,11 +1,10 @@
 """Which dims of an op's operands and result belong together? Label rules, by kind of op.
 
-A rule is a statement about labels, as in an einsum: every dim of an operand carries one, and
-an axis that splits a label splits it wherever it occurs. "" marks a dim that cannot be split.
-`NO_RULE` marks a dim on whose parts devices can work in several ways, each of which moves other
-bytes; where such a dim is split, nothing is implied.
-A dim may be several in one, each with a label and a size, major to minor.
-Knows shapes and parameters; what follows for layouts is worked out elsewhere.
+A rule is a statement about labels, as in an einsum: every dim of an operand has one, and an axis
+that splits a label splits it wherever it occurs. "" marks a dim that cannot be split. `NO_RULE`
+marks a dim on whose parts devices can work in several ways, each of which moves other bytes; if
+such a dim is split, nothing is implied. A dim may consist of several parts, each with a label and a
+size, major to minor. Knows shapes and parameters; other modules work out what follows for layouts.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def dim_labels(ndim: int, prefix: str = "d") -> tuple[str, ...]:
 
 
 def same_dims(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """The result has the dims of the one operand."""
+    """The result has the dims of the only operand."""
     own = dim_labels(len(shapes[0]))
     return (own,), own
 
@@ -45,7 +44,7 @@ def broadcast(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 
 def reduce(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """The dims of ``axis`` vanish and leave a reduction owed."""
+    """The dims of ``axis`` vanish and leave a pending reduction."""
     own = dim_labels(len(shapes[0]))
     gone = normalize_axes(params.get("axis"), len(own))
     if params.get("keepdims"):
@@ -54,10 +53,10 @@ def reduce(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 
 def reduce_unsplit(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """As `reduce`, but nothing is said where the dims of ``axis`` are split.
+    """As `reduce`, but with no rule if the dims of ``axis`` are split.
 
-    Parts are no addends: a place, a spread or a logarithm of a sum is put together from numbers
-    about each part, and which those are is the framework's to say.
+    Parts give no addends: a place, a spread or a logarithm of a sum is put together from numbers
+    about each part, and each framework chooses those numbers.
     """
     (own,), result = reduce(shapes, params)
     gone = normalize_axes(params.get("axis"), len(own))
@@ -65,10 +64,10 @@ def reduce_unsplit(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 
 def along_axis(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """The operand's dims; nothing is said where those of ``axis`` are split: without it, the last.
+    """The operand's dims, with no rule if those of ``axis`` (by default the last) are split.
 
-    A neighbour's edge, a running total or what is largest of each part may do in place of the
-    whole. What is of another size than in the first operand cannot be split.
+    A neighbour's edge, a running total or the largest of each part may do in place of the whole. A
+    dim whose size differs from the first operand's cannot be split.
     """
     ndim = len(shapes[0])
     gone = normalize_axes(params.get("axis", -1), ndim)
@@ -84,9 +83,9 @@ def along_axis(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 
 def strided_slice(start: int | None, stop: int | None, step: int | None) -> Rule:
-    """One element of every ``step``, all along the dim of ``axis``; else as `along_axis`.
+    """One element of every ``step``, over all of the dim ``axis``; otherwise as `along_axis`.
 
-    Whoever has whole blocks of ``step`` elements has one of the result in each.
+    A device that has whole blocks of ``step`` elements has one element of the result for each.
     """
 
     def rule(shapes: tuple[Shape, ...], params: Params) -> Labels:
@@ -103,7 +102,7 @@ def strided_slice(start: int | None, stop: int | None, step: int | None) -> Rule
 
 
 def repeat(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """Every element of ``axis`` is followed by its copies, where it is."""
+    """Every element along ``axis`` is followed by its copies, on the same device."""
     own = dim_labels(len(shapes[0]))
     at = single_dim(params["axis"], len(own))
     copies = params["repeats"]
@@ -113,9 +112,9 @@ def repeat(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 
 def last_dims(count: int) -> Rule:
-    """The first operand's last ``count`` dims: nothing is said where they are split.
+    """The first operand's last ``count`` dims: no rule if they are split.
 
-    The result has its dims; the other operands, which go with those dims, cannot be split.
+    The result has its dims. The other operands go with those dims and cannot be split.
     """
 
     def rule(shapes: tuple[Shape, ...], params: Params) -> Labels:
@@ -127,7 +126,7 @@ def last_dims(count: int) -> Rule:
 
 
 def batch_dims(count: int) -> Rule:
-    """Nothing is said where the last ``count`` dims are split: elimination can go by blocks."""
+    """No rule if the last ``count`` dims are split: elimination can go by blocks."""
 
     def rule(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
         lead = {shape[:-count] for shape in shapes}
@@ -140,7 +139,7 @@ def batch_dims(count: int) -> Rule:
 
 
 def matmul(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """Batch dims broadcast; rows m, columns n, and k that is summed over."""
+    """Batch dims broadcast; rows m, columns n, and k, over which the product is summed."""
     x, w = shapes
     batch = np.broadcast_shapes(x[:-2], w[:-2])
     lead = dim_labels(len(batch), "b")
@@ -161,7 +160,7 @@ def matmul(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 
 def einsum(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
-    """The subscripts say it; not implicit results, ellipses and diagonals."""
+    """As the subscripts say; no implicit results, ellipses or diagonals."""
     text = str(params["subscripts"]).replace(" ", "")
     inputs, arrow, out = text.partition("->")
     operands = tuple(map(tuple, inputs.split(",")))
@@ -183,7 +182,7 @@ def swap_last(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 
 def insert_dim(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """A new dim at ``axis`` of the result; several operands stand along it."""
+    """A new dim at ``axis`` of the result, along which several operands stand."""
     own = dim_labels(len(shapes[0]))
     at = single_dim(params["axis"], len(own) + 1)
     return (own,) * len(shapes), (*own[:at], "", *own[at:])
@@ -192,7 +191,7 @@ def insert_dim(shapes: tuple[Shape, ...], params: Params) -> Labels:
 def remove_dims(shapes: tuple[Shape, ...], params: Params) -> Labels:
     """The dims of ``axis`` are not in the result.
 
-    Nothing is said where they are split: one device has what is left, and can send it alone.
+    No rule if they are split: one device has what is left, and can send it alone.
     """
     gone = normalize_axes(params["axis"], len(shapes[0]))
     own = tuple(
@@ -215,10 +214,11 @@ def stretch(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 
 def regroup(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """Reshape: dims are told apart by the factors that both shapes have, major to minor.
+    """Reshape: dims are divided into the factors that both shapes have, major to minor.
 
-    [8, 4] as [32] is 8 and 4 in one; [2, 12] as [2, 4, 3] has 12 as 4 and 3. Where the sizes that
-    are left have no common factor, nothing can be split until as many elements have gone by.
+    [8, 4] as [32] is one dim of parts 8 and 4; [2, 12] as [2, 4, 3] has 12 as parts 4 and 3. Where
+    the sizes left have no common factor, nothing can be split until both sides have passed as many
+    elements.
     """
     shape = shapes[0]
     target = params["shape"]
@@ -231,7 +231,7 @@ def regroup(shapes: tuple[Shape, ...], params: Params) -> Labels:
     at, left = [-1, -1], [1, 1]
 
     def forward(side: int) -> bool:
-        """To the next dim of a side, if there is one."""
+        """Go to the next dim of a side, if there is one."""
         if at[side] + 1 == len(sides[side]):
             return False
         at[side] += 1
@@ -240,7 +240,7 @@ def regroup(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
     while True:
         while left == [1, 1] and all(one[n + 1 : n + 2] == (1,) for one, n in zip(sides, at)):
-            # Dims of one element go with one another, as long as they come in pairs.
+            # Dims of one element are paired with one another as long as both sides have one.
             for side in (0, 1):
                 forward(side)
                 found[side][at[side]].append((f"f{sum(map(len, found[0])) - side}", 1))
@@ -269,14 +269,14 @@ def regroup(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 
 def _label(parts: list[tuple[str, int]]) -> Label:
-    """One part by its name alone, a dim of one element by none."""
+    """A single part by its name alone; a dim of one element without a name."""
     return tuple(parts) if len(parts) > 1 else parts[0][0] if parts else ""
 
 
 def take(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """The dim ``axis`` of the first gives way to the dims of the second, the indices.
+    """The dim ``axis`` of the first operand gives way to the dims of the second, the indices.
 
-    Where it is split, each device takes what it has and zero for the rest: a sum is owed.
+    If it is split, each device takes what it has and zero for the rest: a sum is pending.
     """
     x, i = shapes
     own = dim_labels(len(x))
@@ -326,10 +326,10 @@ def convolution(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 
 def attention(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
-    """Batch and heads; with no causal mask the queries too, and the columns of v.
+    """Batch and heads; without a causal mask also the queries, and the columns of v.
 
-    Nothing is said where keys or the columns of q and k are split: statistics of parts may do.
-    Nor of queries under a causal mask, which has to know which of them a device has.
+    No rule if keys or the columns of q and k are split: statistics of parts may do. Nor for queries
+    under a causal mask, which must know which of them a device has.
     """
     lead = {shape[:-2] for shape in shapes}
     if len(lead) > 1:
@@ -355,9 +355,9 @@ def loss(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
 
 
 def by_class(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
-    """x[n, c] with targets t[n], where no mean is taken: of how many is another sum.
+    """x[n, c] with targets t[n], if no mean is taken: a mean's count is another sum.
 
-    Nothing is said where classes are split: whoever has the target's can send it alone.
+    No rule if classes are split: the device that has the target's class can send it alone.
     """
     if len(shapes) != 2 or len(shapes[0]) != 2 or params.get("reduction", "mean") == "mean":
         return None

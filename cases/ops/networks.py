@@ -57,7 +57,7 @@ def _reduced(each: Value, reduction: str, count: Any = None) -> Value:
 
 
 def _alike(meaning: Callable[..., Any]) -> Callable[..., Any]:
-    """Of operands of one dtype: of several, frameworks make different things."""
+    """Refuse operands of different dtypes, because frameworks give different results."""
 
     def checked(x: Value, y: Value, **params: Any) -> Value:
         if x.dtype != y.dtype:
@@ -110,7 +110,7 @@ def _kl(x: Value, y: Value) -> Value:
 def _nll(
     x: Value, t: Value, w: Value | None = None, reduction: str = "mean", ignore: int = -100
 ) -> Value:
-    """x[n, c] holds log-probabilities, t[n] classes; rows of class ``ignore`` do not count."""
+    """x[n, c] holds log-probabilities, t[n] classes; rows of the class ``ignore`` do not count."""
     if x.ndim != 2 or t.shape != x.shape[:1] or t.dtype.kind not in "iu":
         raise ValueError("x[n, c] and integers t[n]")
     counts = t != ignore
@@ -137,13 +137,13 @@ def _pair(name: str, function: Callable[..., Any], *more: str, **about: Any) -> 
 
 
 def _classes(name: str, function: Callable[..., Any], **about: Any) -> Op:
-    # The classes do not decide the dtype.
+    # The classes have no influence on the dtype.
     return Op(name, "loss", ("x", "t"), computed_in_float64(function, 1), more=("w",),
               optional=("reduction", "ignore"), labels=labels.by_class, reduces="by reduction",
               grads=(0,), **about)  # fmt: skip
 
 
-# Of a difference the sums that both operands owe may be paid at once.
+# Sums that are pending in both operands may be paid at once, in their difference.
 ROWS = (
     Op("softmax", "normalisation", ("x",), computed_in_float64(_softmax), optional=("axis",),
        labels=labels.along_axis, grads=(0,), roundings=32, why=_EXP),

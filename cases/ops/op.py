@@ -1,7 +1,7 @@
-"""What is said of an op? The row of the vocabulary, and what rows have in common.
+"""What does a row of the vocabulary say about an op? And what rows have in common.
 
-A row knows the op's arguments, parameters, meaning in NumPy and layout rule. How a framework
-spells the op is that framework's own row, in its adapter.
+A row knows the op's arguments, parameters, meaning in NumPy and layout rule. How a framework spells
+the op is in the table of its adapter.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from cases.model import REDUCTIONS, Param, Tolerance
 Value = NDArray[Any]
 Shape = tuple[int, ...]
 Params = dict[str, Param]
-# What a dim is called; or, of a dim that is several in one, each with its size, major to minor.
-# A dim (or part) called "" is never split; of one called `NO_RULE` nothing is said where it is.
+# The label of a dim; or, for a dim of several parts, each label with its size, major to minor. A
+# dim (or part) with the label "" is never split. There is no rule if one labelled `NO_RULE` is
+# split.
 Label = str | tuple[tuple[str, int], ...]
 NO_RULE = "?"
-# Per operand and for the result: a label per dim.
+# For each operand and the result, a label per dim.
 Labels = tuple[tuple[tuple[Label, ...], ...], tuple[Label, ...]]
 Rule = Callable[[tuple[Shape, ...], Params], Labels | None]
 
@@ -34,10 +35,10 @@ Family = Literal[
 
 
 class FrameworkMeaning(msgspec.Struct, frozen=True):
-    """What an op means in one framework, where that defines a dtype or a value in its own way.
+    """What an op means in a framework that defines a dtype or a value in its own way.
 
-    ``differs``: whether it does for these arguments and parameters; else the row's meaning holds.
-    ``why`` says what is defined, and ``link`` where.
+    ``differs``: whether its meaning differs for these arguments and parameters. ``why`` says what
+    is defined, and ``link`` where.
     """
 
     meaning: Callable[..., Any]
@@ -100,11 +101,11 @@ class Op(msgspec.Struct, frozen=True):
 
 
 SUM_AVG = frozenset({"sum", "avg"})
-# A function that never falls may be taken before the largest, or the smallest, is.
+# A function that never falls may be applied before the largest or smallest is taken.
 MAX_MIN = frozenset({"max", "min"})
 ALL_REDUCTIONS = frozenset(REDUCTIONS)
 
-# Half the distance between neighbours at 1, times two: one rounding of the dtype.
+# Twice half the distance between neighbours at 1: one rounding of the dtype.
 _ULPS = {
     "float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52,
     "complex64": 2.0**-23, "complex128": 2.0**-52,
@@ -114,8 +115,9 @@ _ULPS = {
 def tolerance(op: Op, dtype: str) -> Tolerance:
     """How far a floating-point result of ``op`` may be from its NumPy meaning.
 
-    In roundings of the dtype, of the element itself and of the largest of the result where that
-    is above 1. Data movement and whole-number results are held bit for bit and do not come here.
+    In roundings of the dtype: of the element itself, and of the largest element of the result where
+    that is above 1. Data movement and whole-number results must match bit for bit, and are not
+    handled here.
     """
     if dtype not in _ULPS:
         return Tolerance()
@@ -124,14 +126,14 @@ def tolerance(op: Op, dtype: str) -> Tolerance:
 
 
 def is_narrow(x: Any) -> bool:
-    """Whether a value is of a float dtype that is computed with in float64 and rounded once."""
+    """Whether a value has a float dtype that is computed in float64 and rounded once."""
     return isinstance(x, np.ndarray | np.generic) and (
         x.dtype.kind not in "biuc" and x.dtype.itemsize < 8
     )
 
 
 def widen(x: Any) -> Any:
-    """Narrow floats as float64, complex64 as complex128, anything else as it is."""
+    """Narrow floats as float64, complex64 as complex128, anything else unchanged."""
     if is_narrow(x):
         return x.astype(np.float64)
     if isinstance(x, np.ndarray | np.generic) and x.dtype == np.complex64:
@@ -140,7 +142,7 @@ def widen(x: Any) -> Any:
 
 
 def check_floating(*values: Any) -> None:
-    """Refuse integers where an op is about real numbers: frameworks differ in what they make.
+    """Refuse integers for an op on real numbers, because frameworks give different results.
 
     Raises:
         TypeError: a value is an array of integers or booleans.

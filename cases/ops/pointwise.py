@@ -47,7 +47,7 @@ def _unary(name: str, function: Callable[..., Any], **about: Any) -> Op:
 
 
 def _real(name: str, function: Callable[..., Any], **about: Any) -> Op:
-    """As `_unary`, and of whole numbers too, which it makes real."""
+    """As `_unary`, and also for whole numbers, of which it makes real ones."""
     done = computed_in_float64(function)
     apart = torch_meaning(done, real_dtype, real_dtype_by_torch)
     return Op(name, "pointwise", ("x",), with_promotion(done, real_dtype), labels=labels.same_dims,
@@ -87,7 +87,7 @@ def _silu(x: Value) -> Value:
 
 
 def _astype(x: Value, dtype: str) -> Value:
-    # Towards zero, as C does it; narrow floats are widened first, which changes nothing.
+    # Towards zero, as in C; narrow floats are widened first, which changes nothing.
     before, after = np.asarray(widen(x)), numpy_dtype(dtype)
     if before.dtype.kind == "f" and after.kind in "iu":
         limits, whole = np.iinfo(after), np.trunc(before)
@@ -109,7 +109,7 @@ def _clip(of: Callable[[tuple[Any, ...]], Any]) -> Callable[..., Any]:
 
 
 def _divides(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Of whole numbers by 0 there is no value, and some processors stop the program."""
+    """Refuse division of whole numbers by 0: it has no value, and stops some processors."""
 
     def meaning(x: Value, y: Value) -> Value:
         if x.dtype.kind == "b":
@@ -137,7 +137,7 @@ def _bits(name: str, function: Callable[..., Any]) -> Op:
 
 
 def _shift(name: str, function: Callable[..., Any]) -> Op:
-    """By fewer places than there are bits, else nothing is defined."""
+    """A shift by fewer places than there are bits; other shifts are not defined."""
 
     def meaning(x: Value, y: Value) -> Value:
         if x.dtype.kind not in "iu":
@@ -166,7 +166,7 @@ def _rounds(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _square_of(dtype: type) -> Callable[[Value], Value]:
-    """Of booleans too, which count as numbers of ``dtype``."""
+    """The square; also of booleans, which count as numbers of ``dtype``."""
     return lambda x: np.asarray(np.square(x.astype(dtype) if x.dtype.kind == "b" else x))
 
 
@@ -227,7 +227,7 @@ ROWS = (
     _binary("minimum", np.minimum, linear=frozenset({"min"}), each=(0, 1), singly=MAX_MIN,
             whole=True, grads=(0, 1)),
     _binary("power", _power, grads=(0,), roundings=32, why=_EXP),
-    # The sign of the divisor, as Python has it.
+    # The sign of the divisor, as in Python.
     _binary("remainder", _divides(np.remainder), whole=True, jumps=True),
     _binary("floor_divide", _divides(np.floor_divide), whole=True, jumps=True),
     _binary("atan2", computed_in_float64(np.arctan2), grads=(0, 1), why=_APPROXIMATE),
@@ -259,7 +259,7 @@ ROWS = (
     _plain("isfinite", np.isfinite, whole=True),
     _plain("floor", _rounds(np.floor), linear=MAX_MIN, whole=True, jumps=True),
     _plain("ceil", _rounds(np.ceil), linear=MAX_MIN, whole=True, jumps=True),
-    # Halves go to the even neighbour.
+    # Halves are rounded to the even neighbour.
     _plain("round", _rounds(np.round), linear=MAX_MIN, whole=True, jumps=True),
     _real("exp", np.exp, linear=MAX_MIN, roundings=32, why=_EXP),
     _real("expm1", np.expm1, linear=MAX_MIN, roundings=32, why=_EXP),
@@ -273,7 +273,7 @@ ROWS = (
     _real("tanh", np.tanh, linear=MAX_MIN),
     _unary("sigmoid", special.expit, linear=MAX_MIN),
     _real("erf", special.erf, linear=MAX_MIN),
-    # Nothing is rounded.
+    # Nothing is rounded here.
     _unary("relu", lambda x: np.maximum(x, 0), linear=MAX_MIN, whole=True),
     _unary("gelu", _gelu),
     _unary("silu", _silu),
@@ -282,7 +282,7 @@ ROWS = (
        labels=labels.same_dims,
        linear=MAX_MIN, whole=True, grads=(0,), apart=_CLIPS),
     Op("astype", "pointwise", ("x",), _astype, required=("dtype",), labels=labels.same_dims,
-       # Which rounds less, and which not at all, is a question of dtypes, which no rule knows.
+       # Which dtypes round less, or not at all, no rule knows.
        unclear=ALL_REDUCTIONS, whole=True, grads=(0,), jumps=True),
     Op("where", "pointwise", ("c", "x", "y"), _where(promote), numbers=True,
        labels=labels.broadcast, linear=ALL_REDUCTIONS, together=(1, 2), whole=True, grads=(1, 2),
@@ -291,7 +291,7 @@ ROWS = (
 
 
 def _moved(x: Value, view: str = "") -> Value:
-    """Where something lies does not change what it is."""
+    """Where something lies does not change its values."""
     return x
 
 

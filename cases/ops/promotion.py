@@ -1,7 +1,8 @@
-"""Of what dtype is a result whose operands have several, or are whole numbers in a real function?
+"""What dtype has a result of operands of several dtypes, or of whole numbers in a real function?
 
-Knows the rule that NumPy's meaning of an op follows here, which is JAX's with 64-bit types on, and
-where torch has another. Both are from what the frameworks document, and tests hold them to it.
+NumPy's meaning of an op follows JAX's rule with 64-bit types on here; this also knows where torch
+has another. Both rules are from the frameworks' documentation, and tests compare them with the
+frameworks.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _TORCH_WHY = (
 
 
 def is_array(value: Any) -> bool:
-    """Whether an argument is an array, and not a number that was written."""
+    """Whether an argument is an array, and not a number written in the program."""
     return isinstance(value, np.ndarray | np.generic)
 
 
@@ -39,7 +40,7 @@ def _rank(dtype: Dtype) -> int:
 
 
 def _promote_two(one: Dtype, other: Dtype) -> Dtype:
-    """Of two arrays: the one of the higher kind, but for its width, decides."""
+    """For two arrays: the one of the higher kind decides, apart from its width."""
     if _rank(one) < _rank(other):
         one, other = other, one
     if _rank(one) >= 2 and _rank(other) < 2:
@@ -56,7 +57,7 @@ def _of_number(number: Any) -> int:
 
 
 def promote(args: tuple[Any, ...]) -> Dtype:
-    """The dtype of arrays and numbers together; a number decides only what kind it is at least."""
+    """The dtype of arrays and numbers together; a number only sets the lowest kind."""
     dtype: Dtype = reduce(_promote_two, (one.dtype for one in args if is_array(one)))
     kind = max((_of_number(one) for one in args if not is_array(one)), default=0)
     if kind <= _rank(dtype):
@@ -85,7 +86,7 @@ def _promote_groups(lower: Dtype, higher: Dtype) -> Dtype:
 
 
 def real_dtype(dtype: Dtype) -> Dtype:
-    """What a real function makes of a dtype: of whole numbers, 64 bits of 64 and 32 of fewer."""
+    """The dtype of a real function's result: for whole numbers 64 bits from 64, 32 from fewer."""
     if _rank(dtype) >= 2:
         return dtype
     return _FLOAT64 if dtype.itemsize == 8 else _FLOAT32
@@ -97,7 +98,7 @@ def real_dtype_by_torch(dtype: Dtype) -> Dtype:
 
 
 def cast_all(args: tuple[Any, ...], dtype: Dtype) -> list[NDArray[Any]]:
-    """Every argument in one dtype; arrays that have it as they are."""
+    """All arguments in one dtype; arrays that have it already stay as they are."""
     return [
         one if is_array(one) and one.dtype == dtype else np.asarray(one).astype(dtype)
         for one in args
@@ -107,7 +108,7 @@ def cast_all(args: tuple[Any, ...], dtype: Dtype) -> list[NDArray[Any]]:
 def with_promotion(
     function: Callable[..., Any], of: Callable[[Dtype], Dtype] = lambda dtype: dtype
 ) -> Callable[..., Any]:
-    """``function`` of arguments that are brought to one dtype first, that which ``of`` makes."""
+    """``function``, with its arguments first brought to the dtype that ``of`` gives."""
     return lambda *args, **params: function(*cast_all(args, of(promote(args))), **params)
 
 
@@ -116,9 +117,9 @@ def torch_meaning(
     ours: Callable[[Dtype], Dtype] = lambda dtype: dtype,
     theirs: Callable[[Dtype], Dtype] = lambda dtype: dtype,
 ) -> dict[str, FrameworkMeaning]:
-    """``function`` by torch's rule of dtypes, where that is not the one of `with_promotion`.
+    """``function`` by torch's rule of dtypes, where that differs from `with_promotion`.
 
-    ``ours`` and ``theirs``: what a function makes of the dtype of its operands.
+    ``ours`` and ``theirs``: the dtype that a function makes from the dtype of its operands.
     """
 
     def differs(args: tuple[Any, ...], params: Params) -> bool:

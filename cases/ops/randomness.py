@@ -1,7 +1,7 @@
 """Which ops draw random numbers? Arrays of them, a parameter's initial values, dropout.
 
-The numbers are each framework's own: a row has the meaning that shapes and dtypes follow from,
-and that a relation between two draws (the same, no element alike) can be held against.
+Each framework draws numbers of its own. A row's meaning gives shapes and dtypes, and a case can
+state relations between two draws: equal, or without a common element.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import numpy as np
 from cases.ops import labels
 from cases.ops.op import SUM_AVG, Labels, Op, Params, Shape, Value, check_floating, widen
 
-# How a seed gets where numbers are drawn: set in every process, given to what a framework has
-# for a mesh, or in a generator of its own that is handed to the op.
+# How a seed reaches the generator: set in every process, given to a framework's function for a
+# mesh, or in a generator of its own that the op gets.
 SEEDINGS = ("process", "mesh", "generator")
-# The generators that a key can be of: JAX's.
+# JAX's generators, which a key can belong to.
 GENERATORS = (
     "threefry2x32", "threefry4x32", "philox2x32", "philox4x32", "rbg", "unsafe_rbg",
 )  # fmt: skip
 
-# What all of them take; `draw`: how many draws from this seed there were before.
+# Parameters that all of them take; `draw`: how many draws from this seed came before.
 _SEEDED = ("draw", "seeding")
 
 
@@ -47,7 +47,7 @@ def _array(draws: Any) -> Any:
 
 
 def _inplace(draws: Any) -> Any:
-    """Of ``x`` shape and dtype alone. ``distinct``: each index of dim 0 has a seed of its own."""
+    """Shape and dtype of ``x`` alone. ``distinct``: each index of dim 0 has a seed of its own."""
 
     def meaning(
         x: Value, seed: int, draw: int = 0, distinct: list[str] | None = None, **how: Any
@@ -65,14 +65,14 @@ def _inplace(draws: Any) -> Any:
 
 
 def _dropout(x: Value, p: float, seed: int, draw: int = 0, **how: Any) -> Value:
-    """An element that is kept divided by 1 - p, 0 for one that is not."""
+    """An element that is kept is divided by 1 - p; one that is dropped is 0."""
     check_floating(x)
     kept = _numbers(seed, draw).random(math.prod(x.shape)).reshape(x.shape) >= p
     return np.asarray(np.where(kept, widen(x) / (1 - p), 0)).astype(x.dtype)
 
 
 def _same(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
-    """In the layout of the operand; with distinct axes, in that which splits dim 0 by them."""
+    """In the operand's layout; with distinct axes, in a layout that splits dim 0 by them."""
     return None if "distinct" in params else labels.same_dims(shapes, params)
 
 

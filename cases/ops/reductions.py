@@ -35,7 +35,7 @@ def _sum_dtype(x: Value) -> np.dtype[Any]:
 
 
 def _total(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Sum or prod: integers become int64, floats are done in float64 and rounded once."""
+    """Sum or prod: integers become int64, floats are computed in float64 and rounded once."""
 
     def meaning(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
         over = normalize_axes(axis, x.ndim)
@@ -60,7 +60,7 @@ def _real_of(x: Value) -> np.dtype[Any]:
 
 
 def _truth(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Of any dtype, whether elements are other than 0: the result is boolean."""
+    """Whether elements of any dtype are other than 0: the result is boolean."""
 
     def meaning(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
         return np.asarray(function(x != 0, axis=normalize_axes(axis, x.ndim), keepdims=keepdims))
@@ -69,7 +69,7 @@ def _truth(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _mean(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
-    # torch refuses integers, JAX gives float32, NumPy float64: nobody's to say.
+    # torch refuses integers, JAX gives float32, NumPy float64: there is no common meaning.
     check_floating(x)
     return np.asarray(_reduce(np.mean)(x, axis, keepdims))
 
@@ -97,7 +97,7 @@ def _norm(x: Value, axis: Param = None, keepdims: bool = False, ord: Param = 2) 
     return np.asarray(out).astype(_real_of(x))
 
 
-# torch alone keeps the dtype of uint8, which was its boolean once.
+# torch alone keeps the dtype uint8, which once was its boolean.
 _BYTES_LINK = "https://docs.pytorch.org/docs/stable/generated/torch.any.html"
 
 

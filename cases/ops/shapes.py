@@ -1,4 +1,4 @@
-"""Which ops only arrange elements anew? Reshape, permute, join, cut, roll, pad."""
+"""Which ops only rearrange elements? Reshape, permute, join, cut, roll, pad."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _move(
     name: str, meaning: Callable[..., Any], *required: str, args: tuple[str, ...] = ("x",),
     **about: Any,
 ) -> Op:  # fmt: skip
-    """A row whose result has the operands' elements, each at most moved: whatever is owed stays."""
+    """A row whose result has the operands' elements, at most moved: pending reductions stay."""
     common: dict[str, Any] = {"linear": ALL_REDUCTIONS, "moves": True, "whole": True}
     return Op(name, "shape", args, meaning, required=required,
               grads=tuple(range(len(args))), **{**common, **about})  # fmt: skip
@@ -131,12 +131,12 @@ def _cut(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
 
 
 def _two_plain(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """Nothing is said where a dim is split: which of its elements a device has decides."""
+    """No rule if a dim is split: the result depends on which of its elements a device has."""
     return (((NO_RULE, NO_RULE),), ("",))
 
 
 def _padded(params: Params) -> frozenset[str]:
-    """Every addend is padded: alike for all but sums, with zeros for those, ones for products."""
+    """Every addend is padded: for sums with zeros, for products with ones, otherwise all alike."""
     value = params.get("value", 0)
     more = SUM_AVG if value == 0 else frozenset({"product"} if value == 1 else ())
     return more | MAX_MIN | {"avg"}

@@ -21,12 +21,12 @@ from cases.recipes.recipe import RecipeKind
 class ContractTerm(msgspec.Struct, frozen=True):
     """Some collectives of one kind, over the same axes, in one pass.
 
-    ``count`` and ``bytes`` are formulas over the model's sizes, the mesh's axes, ``itemsize``,
-    ``wide``, which is that of float32 or of what is wider, in which losses are taken,
-    ``weights``, the elements of all parameters that FSDP shards, as tensor parallelism leaves
-    them to a device, and ``arrivals``, the tokens at the experts of the busiest device.
-    ``bytes``: of the local operands of all of them together.
-    ``spare``: done to save memory or to learn sizes; who does without has a result as right.
+    ``count`` and ``bytes`` are formulas over the model's sizes, the mesh's axes, and four more
+    names. ``itemsize`` is that of the parameters. ``wide`` is that of float32 or of a wider dtype,
+    in which losses are taken. ``weights`` counts the elements of all parameters that FSDP shards,
+    after tensor parallelism. ``arrivals`` counts the tokens at the experts of the busiest device.
+    ``bytes``: of the local operands of all of them together. ``spare``: optional, done only to save
+    memory or to learn sizes.
     """
 
     pass_: Pass
@@ -39,7 +39,7 @@ class ContractTerm(msgspec.Struct, frozen=True):
 
 
 class Contract(msgspec.Struct, frozen=True):
-    """What a recipe must fire, and where that is from."""
+    """The collectives of a recipe, and the source that says so."""
 
     terms: tuple[ContractTerm, ...]
     source: str
@@ -74,7 +74,7 @@ def _sums(axis: str, bytes_: str, count: int = 1) -> tuple[ContractTerm, ...]:
 
 
 def _sequence(rows: str) -> tuple[ContractTerm, ...]:
-    """Of a block whose norms and residuals are split by the sequence along tp."""
+    """For a block whose norms and residuals are split by the sequence along tp."""
     whole, part = f"2 * {rows} * seq * dim * itemsize", f"2 * {rows} * seq / tp * dim * itemsize"
     return (
         ContractTerm("forward", "all-gather", ("tp",), "2", part, "what attention and MLP take in"),
@@ -89,7 +89,7 @@ def _sequence(rows: str) -> tuple[ContractTerm, ...]:
 
 
 def _gathered(axis: str, more: tuple[ContractTerm, ...] = ()) -> tuple[ContractTerm, ...]:
-    """Of parameters that are sharded along ``axis`` and gathered for use."""
+    """For parameters that are sharded along ``axis`` and gathered for use."""
     part = f"weights / {axis} * itemsize"
     return (
         ContractTerm("forward", "all-gather", (axis,), "1", part, "all parameters, for use"),
@@ -181,9 +181,9 @@ CONTRACTS = {
 def expected_collectives(
     row: RecipeKind, sizes: dict[str, int], mesh: Mesh, itemsize: int, arrivals: int | None = None
 ) -> tuple[ExpectedCollectives, ...]:
-    """A recipe's terms on a mesh, but for those over axes of size 1 alone.
+    """A recipe's terms on a mesh, without those over axes of size 1 only.
 
-    ``arrivals``: as many tokens for each device's experts, unless given.
+    ``arrivals``: by default as many tokens for each device's experts.
 
     Raises:
         ValueError: a formula gives no whole number.

@@ -1,4 +1,4 @@
-"""How do a recipe's tensors lie on a mesh? By what each dim is and what each axis is for.
+"""How does each of a recipe's tensors lie on a mesh? By what each dim is and what each axis is for.
 
 One layout per tensor: what the parallel plan means, whichever framework carries it out.
 """
@@ -18,8 +18,8 @@ Sizes = Mapping[str, int]
 def parameter_layout(row: RecipeKind, tensor: ModelTensor, sizes: Sizes, mesh: Mesh) -> Layout:
     """The layout of a parameter, and of its gradient.
 
-    Tensor parallelism splits first and FSDP splits what is left, so that in one dim the tensor
-    axis is the major one.
+    Tensor parallelism splits first and FSDP splits what is left. So in one dim the tensor axis is
+    major.
     """
     dims = [_split(row, role) for role in tensor.roles]
     dim = fsdp_dim(row, tensor, sizes, mesh)
@@ -31,8 +31,8 @@ def parameter_layout(row: RecipeKind, tensor: ModelTensor, sizes: Sizes, mesh: M
 def fsdp_dim(row: RecipeKind, tensor: ModelTensor, sizes: Sizes, mesh: Mesh) -> int | None:
     """The dim of a parameter that FSDP shards; None if it shards none.
 
-    Dim 0, as ``fully_shard`` has it unless told, or the first other one where that does not
-    split evenly: eight key heads do not over 256 x 8 devices.
+    Dim 0, as in ``fully_shard`` by default, or else the first dim that splits evenly: eight key
+    heads do not split over 256 x 8 devices.
     """
     if not row.shard or not tensor.gathered:
         return None
@@ -63,7 +63,7 @@ def _split(row: RecipeKind, role: str) -> tuple[str, ...]:
 
 
 def tensor_layouts(row: RecipeKind, sizes: Sizes, mesh: Mesh) -> dict[str, Layout]:
-    """Of every parameter, its gradient and its next value; of out and of the gradient of x."""
+    """Layouts of every parameter, its gradient and its next value; of out, and of the gradient of x."""
     model = MODELS[row.model]
     found: dict[str, Layout] = {}
     for tensor in model.parameters:
@@ -93,10 +93,10 @@ def names_of_parameter(parameter: str) -> tuple[str, str, str]:
 
 
 def observed_names(row: RecipeKind) -> tuple[str, ...]:
-    """Everything that an answer about a recipe shows of the sharded step, in this order.
+    """All that an answer about a recipe shows of the sharded step, in this order.
 
-    Parameters; ``out`` and ``loss``; ``grad/…`` of every parameter, and of the input ``x``, as
-    the layer before would have it; ``new/…`` of every parameter.
+    Parameters; ``out`` and ``loss``; ``grad/…`` of every parameter and of the input ``x``, as the
+    layer before would get it; ``new/…`` of every parameter.
     """
     model = MODELS[row.model]
     parameters = [tensor.name for tensor in model.parameters]
@@ -106,6 +106,6 @@ def observed_names(row: RecipeKind) -> tuple[str, ...]:
 
 
 def unsharded_names(row: RecipeKind) -> tuple[str, ...]:
-    """What it shows of the same step unsharded, on one device: ``plain/out`` and so on."""
+    """What it shows of the same step on one device, unsharded: ``plain/out`` and so on."""
     parameters = {tensor.name for tensor in MODELS[row.model].parameters}
     return tuple(f"plain/{name}" for name in observed_names(row) if name not in parameters)

@@ -20,7 +20,7 @@ Arrays = Mapping[str, NDArray[Any]]
 Sizes = Mapping[str, int]
 
 EPSILON = 1e-5
-# Base of the rotary angles, as Llama 3 has it.
+# Base of the rotary angles, as in Llama 3.
 THETA = 500000.0
 
 
@@ -50,7 +50,7 @@ def _norm(x: NDArray[Any], weight: NDArray[Any]) -> NDArray[Any]:
 
 
 def _rotated(x: NDArray[Any]) -> NDArray[Any]:
-    """Of [batch, seq, heads, head]: each head's halves rotated by angles that grow with place."""
+    """Of [batch, seq, heads, head]: each head's halves, rotated by angles that grow with position."""
     half = x.shape[-1] // 2
     rates = THETA ** (-np.arange(half) / half)
     angles = (np.arange(x.shape[1])[:, None] * rates)[:, None, :]

@@ -51,7 +51,7 @@ MODELS = {
     ),
     # Causal, rotary positions, groups of query heads on each key head.
     "attention": Model("attention", _ATTENTION, _attention(""), (_X, _TARGET), _OUT),
-    # The same, but that every query looks at every key.
+    # The same, except that every query looks at every key.
     "full-attention": Model("full-attention", _ATTENTION, _attention(""), (_X, _TARGET), _OUT),
     # A Llama layer: x + attention(norm(x)), then h + w2(silu(w1 n) * w3 n) of n = norm(h).
     "block": Model(

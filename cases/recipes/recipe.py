@@ -1,7 +1,7 @@
-"""What is a recipe made of? A model's tensors, and which mesh axes split what of them.
+"""What is a recipe made of? A model's tensors, and which mesh axes split which of their dims.
 
-Data alone. What a model computes is in `meaning`, how its tensors lie on a mesh in `layouts`,
-what its parallel plan must cost in `contracts`.
+Data alone. `meaning` says what a model computes, `layouts` how its tensors lie on a mesh, and
+`contracts` what its parallel plan must cost.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Literal
 
 import msgspec
 
-# What a tensor dim is: rows of the batch, places in the sequence, what tensor parallelism
-# splits (heads, hidden units, vocabulary), experts, or nothing that is ever split.
+# What a tensor dim is: rows of the batch, positions in the sequence, what tensor parallelism splits
+# (heads, hidden units, vocabulary), experts, or a dim that is never split.
 Role = Literal["batch", "sequence", "tensor", "expert", ""]
 
 
@@ -21,8 +21,8 @@ class ModelTensor(msgspec.Struct, frozen=True):
     """A parameter, an input or the result of a model.
 
     ``shape``: per dim, the size, a name or a product such as ``heads*head``. ``roles``: per dim.
-    ``gathered``: whether it is sharded where parameters are (FSDP). ``values``: "real" numbers,
-    or indices below a size by name.
+    ``gathered``: whether FSDP shards it. ``values``: "real" numbers, or indices below a size by
+    name.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""How does a recipe get out of a file? Its name, sizes and dtype, and whether it fits the mesh.
+"""How is a recipe read from a file? Its name, sizes and dtype, and whether it fits the mesh.
 
 `BadInput` is the only error raised here.
 """
@@ -15,13 +15,13 @@ from cases.program import TensorType, check_size
 from cases.recipes import MODELS, RECIPES, find_misfits
 from cases.recipes.layouts import global_shapes, tensor_layouts
 
-# On data a recipe is held to the last bits; a dry run has no data, and only bytes depend on it.
+# With data, a recipe must match to the last bits. A dry run only counts bytes.
 DTYPES = {"real": ("float64",), "dry run": ("float64", "float32", "bfloat16")}
 
 # Frameworks count bytes in 64 bits; no tensor of a model has so many elements.
 MAX_DRY_RUN_ELEMENTS = 2**44
 
-# What is said by other means in a case that has a recipe.
+# Keys that a case with a recipe cannot have, since the recipe says the same.
 _OTHERS = ("program", "inputs", "to", "check", "context", "mesh_steps", "sufficient")
 
 
