@@ -1,7 +1,7 @@
-"""What is the right answer? The reference, in the form that frameworks answer in.
+"""What is the right answer? The reference, in the form in which frameworks answer.
 
-Global values come from NumPy, layouts from what the question asks for or from a clear rule,
-shards from index arithmetic. Where a layout is the framework's to choose, it has none.
+Global values come from NumPy, layouts from what the question asks for or from a clear rule, shards
+from index arithmetic. Where the framework may choose a layout, the reference has none.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from cases.program import TensorType, infer_types
 
 
 def global_types(question: Question, framework: str = "") -> dict[str, TensorType]:
-    """Global shape and dtype of every input and result; in a dry run with no value made.
+    """Global shape and dtype of every input and result; a dry run makes no value.
 
-    ``framework``: the one whose own dtypes they are, where it defines some apart.
+    ``framework``: the one whose own dtypes count, if it defines some differently.
     """
     if question.mode == "dry run":
         return infer_types(question, framework)
@@ -45,7 +45,7 @@ def known_layouts(question: Question) -> dict[str, Layout | None]:
 def observe(question: Question, framework: str = "") -> Answer:
     """The reference's answer: every input and result, checked or not.
 
-    ``framework``: the one to whose own meaning it holds, where an op has several.
+    ``framework``: the one whose own meaning counts, if an op has several.
     """
     known, on = known_layouts(question), meshes_of_tensors(question)
     seen = []

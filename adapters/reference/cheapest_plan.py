@@ -1,8 +1,8 @@
 """What is the cheapest way from one layout to another? Fewest bytes, then fewest collectives.
 
-A shortest path over layouts. A collective acts on one tensor dim (all-to-all on two) and on
-one mesh axis or several at once; a permute passes whole shards on; local slices are free.
-The search never leaves the cost of the implied plan, which is one of its paths.
+A shortest path over layouts. A collective acts on one tensor dim (all-to-all on two) and on one
+mesh axis or several at once. A permute passes whole shards on; local slices are free. The search
+never exceeds the cost of the implied plan, which is one of its paths.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def cheapest_plan(
 
 
 def _is_target(mesh: Mesh, now: Layout, target: Layout, shape: tuple[int, ...]) -> bool:
-    """Whether every position holds what it shall, in whatever words."""
+    """Whether every position holds what it should, however the layout is written."""
     if reduction_order(now.partial) != reduction_order(target.partial):
         return False
     if divides_evenly(mesh, now, shape) and divides_evenly(mesh, target, shape):
@@ -87,7 +87,7 @@ def _path(came: dict[Layout, Move], source: Layout, end: Layout) -> Redistributi
 def _edges(
     mesh: Mesh, now: Layout, owed: tuple[tuple[str, str], ...], shape: tuple[int, ...]
 ) -> tuple[tuple[Move, int], ...]:
-    """The moves from a layout with their costs: the same for every search that passes by."""
+    """The moves from a layout with their costs. They are the same for every search."""
     return tuple((move, cost(mesh, move, shape)) for move in _moves(mesh, now, owed, shape))
 
 
@@ -172,7 +172,7 @@ def _permutes(mesh: Mesh, now: Layout, shape: tuple[int, ...]) -> Iterator[Move]
 def _by_holdings(
     mesh: Mesh, ndim: int, ops: tuple[str, ...], shape: tuple[int, ...]
 ) -> dict[tuple[object, ...], list[Layout]]:
-    """Every layout of the mesh's axes, by the shards that it deals out: a permute's orbits."""
+    """Every layout of the mesh's axes, grouped by shards: a permute leads from one to another."""
     found: dict[tuple[object, ...], list[Layout]] = {}
     for layout in all_layouts(mesh, ndim, ops):
         found.setdefault(_count_chunks(mesh, layout, shape), []).append(layout)
@@ -180,10 +180,10 @@ def _by_holdings(
 
 
 def _count_chunks(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> tuple[object, ...]:
-    """What is dealt out, whoever gets it: the same for two layouts that a permutation joins."""
+    """The chunks and addends of a layout on whatever device: equal if a permute joins two."""
     if not divides_evenly(mesh, layout, shape):
         return tuple(sorted(device_contents(mesh, layout, shape)))
-    # So many chunks of each dim, and addends of each kind, all of them equally often.
+    # The number of chunks of each dim, and of addends of each kind; all occur equally often.
     chunks = tuple(math.prod(mesh[axis] for axis in axes) for axes in layout.dims)
     owed = tuple(
         (op, math.prod(mesh[axis] for axis, other in group if other == op))
@@ -196,7 +196,7 @@ def _count_chunks(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> tuple[o
 def all_layouts(mesh: Mesh, ndim: int, ops: tuple[str, ...] = ()) -> tuple[Layout, ...]:
     """All layouts of an ``ndim``-d tensor over the axes of size > 1, in every order of axes.
 
-    ``ops``: the reductions that may be owed, due in mesh order.
+    ``ops``: the reductions that may be pending, due in mesh order.
     """
     layouts = [Layout(((),) * ndim)]
     for axis in (name for name in mesh.names if mesh[name] > 1):

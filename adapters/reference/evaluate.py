@@ -1,6 +1,6 @@
 """What is the right value? Inputs made whole, ops by their NumPy meaning, shards by arithmetic.
 
-No layout changes a value here: that is the point of a reference.
+Here no layout changes a value, which is what makes it a reference.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def join_shards(
 ) -> Value:
     """The global array that shards in ``layout`` stand for, one per mesh position.
 
-    Shards that break the chunk rule are laid end to end, in the order of their positions.
-    Of replicas, those beside mesh position ``replica`` count. Pending reductions are done in
-    the order due.
+    Shards that break the chunk rule are laid end to end, in the order of their positions. Of
+    replicas, those beside mesh position ``replica`` count. Pending reductions are done in the order
+    due.
     """
     paid = list(shards)
     for group in reduction_order(layout.partial):
@@ -72,10 +72,10 @@ def join_shards(
 
 
 def cut_shards(mesh: Mesh, layout: Layout, value: Value) -> list[Value]:
-    """The shard of each mesh position; pending reductions must be none.
+    """The shard of each mesh position, for a layout without pending reductions.
 
     Raises:
-        ValueError: the layout owes a reduction, so that shards do not follow from the value.
+        ValueError: a reduction is pending, so that shards do not follow from the value.
     """
     if layout.partial:
         raise ValueError("a partial layout does not determine its addends")
@@ -86,7 +86,7 @@ def cut_shards(mesh: Mesh, layout: Layout, value: Value) -> list[Value]:
 
 
 class UndefinedValue(ValueError):
-    """A step has no value for the values that it is given; ``step`` is its result."""
+    """A step has no value for its operands; ``step`` is its result."""
 
     def __init__(self, step: str, why: str):
         super().__init__(why)
@@ -94,12 +94,12 @@ class UndefinedValue(ValueError):
 
 
 def meaning(step: Step, values: dict[str, Value], framework: str = "") -> Value:
-    """The value of a step's result, given those of the names that it uses.
+    """The value of a step's result, given the values of the names that it uses.
 
-    ``framework``: the one in which, where the op means something else there.
+    ``framework``: the one whose own meaning of the op counts, if it has one.
 
     Raises:
-        Undefined: an index out of range, say, or a matrix without an inverse.
+        UndefinedValue: an index out of range, say, or a matrix without an inverse.
     """
     args = step.arguments(values)
     means = OPS[step.op].meaning
@@ -117,23 +117,23 @@ def meaning(step: Step, values: dict[str, Value], framework: str = "") -> Value:
 def _framework_meaning(
     step: Step, args: tuple[Any, ...], framework: str
 ) -> FrameworkMeaning | None:
-    """What a step means in a framework, if that is not what its op's row has."""
+    """What a step means in a framework, if that differs from its op's row."""
     own = OPS[step.op].apart.get(framework)
     return own if own is not None and own.differs(args, step.params) else None
 
 
-# Judging a case asks for its values several times over, and differences take long.
+# Judging a case asks for its values several times, and differences take long.
 _kept: deque[tuple[Question, str, dict[str, Value]]] = deque(maxlen=8)
 
 
 def evaluate(question: Question, framework: str = "") -> dict[str, Value]:
     """The global value of every input and result; not to be written into.
 
-    ``framework``: by its own meaning of the ops that it defines apart. What that leaves as it is
-    is the very same array.
+    ``framework``: the one whose own meaning of ops counts. A value that this does not change is the
+    very same array.
 
     Raises:
-        Undefined: a step has no value.
+        UndefinedValue: a step has no value.
     """
     for kept, name, values in _kept:
         if kept is question and name == framework:
@@ -147,7 +147,7 @@ def evaluate(question: Question, framework: str = "") -> dict[str, Value]:
 def _evaluate(
     question: Question, framework: str, base: dict[str, Value] | None
 ) -> dict[str, Value]:
-    """``base``: the values by the rows' meaning, if another is asked for."""
+    """``base``: the values by the rows' meaning, if another meaning is asked for."""
     if base is None:
         with np.errstate(all="ignore"):
             on = meshes_of_tensors(question)
@@ -169,7 +169,7 @@ def _evaluate(
 def slopes_of_sides(
     question: Question, values: dict[str, Value], step: Step
 ) -> tuple[Value, Value]:
-    """The left and the right slope that a ``grad`` step asks for, where its function has a kink."""
+    """The left and the right slope that a ``grad`` step asks for, if its function has a kink."""
     of, by = map(str, step.args)
     return one_sided(_as_function(question, values, of, by), values[by])
 
@@ -177,7 +177,7 @@ def slopes_of_sides(
 def _is_unchanged(
     question: Question, step: Step, values: dict[str, Value], base: dict[str, Value], framework: str
 ) -> bool:
-    """Whether a framework's value of a step is the one that is there, ``base``."""
+    """Whether a framework's value of a step is the value in ``base``."""
     names = [*step.operands]
     if step.op == "grad":
         names += [before.result for before in steps_between(question, *names)]

@@ -1,8 +1,8 @@
 """What is the gradient of a program? By differences of its NumPy meaning in float64.
 
-Knows no derivative of any op. Each element of an input is moved a little both ways, twice as
-far too, and the fourth-order formula of central differences is taken, which is exact for
-polynomials up to the fourth degree: https://en.wikipedia.org/wiki/Finite_difference_coefficient.
+Knows no derivative of any op. Each element of an input is moved a little both ways, and twice as
+far too. The fourth-order formula of central differences is exact for polynomials up to the fourth
+degree: https://en.wikipedia.org/wiki/Finite_difference_coefficient.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 Value = NDArray[Any]
 
-# A power of two, so that moving a number of few digits is exact. The error of the formula goes
-# with its fourth power, that of rounding with its inverse: both stay below 1e-8 of the largest
-# value for what the catalogue has, logarithms of 1/64 included.
+# A power of two, so that moving a number of few digits is exact. The formula's error grows with the
+# fourth power of the step, that of rounding with its inverse. Both stay below 1e-8 of the largest
+# value for everything in the catalogue, with logarithms of 1/64.
 STEP = 2.0**-14
 ERROR = 1e-8
-# Slopes of the two sides that differ by this share are those of a kink, such as that of relu at 0.
+# If the slopes of the two sides differ by this share, there is a kink, such as that of relu at 0.
 KINK = 1e-3
 _WEIGHTS = ((-2, 1 / 12), (-1, -2 / 3), (1, 2 / 3), (2, -1 / 12))
 
@@ -52,7 +52,7 @@ def one_sided(function: Callable[[Value], Value], at: Value) -> tuple[Value, Val
 
 
 def is_kink(left: Value, right: Value) -> NDArray[np.bool_]:
-    """Where a function has no slope: the two sides differ by more than their formulas err."""
+    """Where a function has no slope: the two sides differ by more than their formulas' errors."""
     with np.errstate(invalid="ignore"):
         largest = np.maximum(1.0, np.maximum(np.abs(left), np.abs(right)))
         return np.asarray(np.abs(right - left) > KINK * largest)

@@ -28,7 +28,7 @@ Pending = frozenset[tuple[str, str]]
 def implied_plan(
     mesh: Mesh, source: Layout, target: Layout, shape: tuple[int, ...]
 ) -> RedistributionPlan:
-    """The moves, free slices included, that lead from ``source`` to ``target``.
+    """The moves, with free slices, that lead from ``source`` to ``target``.
 
     Axes of size 1 never communicate. Layouts that mean the same imply nothing.
     """
@@ -39,7 +39,7 @@ def implied_plan(
 def implied_plan_by_size(
     mesh: Mesh, source: Layout, target: Layout, shape: tuple[int, ...]
 ) -> RedistributionPlan:
-    """As `implied_plan`; moves that make shards smaller go first, those that enlarge them last."""
+    """As `implied_plan`, but moves that shrink shards go first, and those that grow them last."""
     return _plan(mesh, source, target, shape, _SMALLER)
 
 
@@ -63,13 +63,13 @@ def _plan(
     return tuple(plan)
 
 
-# Of the moves that are ready: the first in mesh order, or the first by kind.
+# Of the moves that are ready, the first in mesh order or the first by kind.
 _FIRST: tuple[str, ...] = ()
 _SMALLER = ("local", "reduce-scatter", "all-to-all", "all-reduce", "all-gather")
 
 
 def _find_axis(layout: Layout, axis: str) -> tuple[str, ...] | int | None:
-    """Where an axis is: the dim that it splits, the reduction owed over it, or None."""
+    """Where an axis stands: the dim that it splits, the reduction pending over it, or None."""
     for dim, axes in enumerate(layout.dims):
         if axis in axes:
             return dim
@@ -80,7 +80,7 @@ def _find_axis(layout: Layout, axis: str) -> tuple[str, ...] | int | None:
 
 
 def _find_changed_axes(mesh: Mesh, source: Layout, target: Layout) -> list[str]:
-    """The axes that have to do something, in mesh order."""
+    """The axes that have to change, in mesh order."""
     kept: set[str] = set()
     for ours, theirs in zip(source.dims, target.dims, strict=True):
         for one, other in zip(ours, theirs):
@@ -110,19 +110,19 @@ def _find_kept_pending(ours: tuple[Pending, ...], theirs: tuple[Pending, ...]) -
         order.append(group & wanted)
         if not group <= wanted:
             break
-    # What stays owed must be due in the same order on both sides.
+    # What stays pending must be due in the same order on both sides.
     others = [group & kept for group in reversed(theirs) if group & kept]
     return kept if [group for group in order if group] == others else frozenset()
 
 
 def _is_ready(now: Layout, target: Layout, axis: str, dim: int) -> bool:
-    """Whether an axis that arrives in a dim now would be in its right place, for good."""
+    """Whether an axis that now comes into a dim would be in its right place for good."""
     place = target.dims[dim].index(axis)
     return now.dims[dim] == target.dims[dim][:place]
 
 
 def _ready_moves(mesh: Mesh, now: Layout, target: Layout, waiting: list[str]) -> Iterator[Move]:
-    """What takes a waiting axis where it should go, in mesh order; nothing if all wait."""
+    """The moves that bring a waiting axis to its place, in mesh order; none if all must wait."""
     for axis in waiting:
         here, there = _find_axis(now, axis), _find_axis(target, axis)
         arrives = isinstance(there, int) and there != here and _is_ready(now, target, axis, there)

@@ -1,7 +1,7 @@
 """What does each device see of a derived mesh? By index arithmetic on the axes of the world.
 
-In the form that frameworks answer in: of mesh m its grid, with the coordinate as the offset, and
-as m/a the group along axis a, all by position of the question's mesh.
+In the form in which frameworks answer, by position of the question's mesh: for mesh m its grid,
+with the coordinate as the offset, and as m/a the group along axis a.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from cases.arrays import pack
 from cases.mesh_derivation import DerivedMesh, are_equal, derive_all
 from cases.model import Question
 
-# Every subject's answer is held against it.
+# Every subject's answer is compared with it.
 _kept: deque[tuple[Question, tuple[Observed, ...]]] = deque(maxlen=1)
 
 
 def observe(question: Question) -> tuple[Observed, ...]:
-    """Everything that the mesh steps of a question make; a step that is wrong makes nothing."""
+    """All that the mesh steps of a question make; an invalid step makes nothing."""
     for kept, seen in _kept:
         if kept is question:
             return seen

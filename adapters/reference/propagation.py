@@ -1,9 +1,9 @@
-"""Which layout does an op give, when nothing needs to move? And what does another result imply?
+"""Which layout does an op give if nothing has to move? And what does another result imply?
 
-A rule is a statement about labels: every dim of an operand carries one, as in an einsum. An
-axis that splits a label splits it in every operand that has it and in the result; where the
-label vanishes, a reduction is owed over that axis. Where no rule is clear, it says None
-rather than guess: then nothing is implied.
+A rule is a statement about labels: every dim of an operand has one, as in an einsum. An axis that
+splits a label splits it in every operand that has it and in the result. If the label vanishes, a
+reduction is pending over that axis. Without a clear rule the result is None, and nothing is
+implied.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cases.ops.op import NO_RULE, Label, Labels
 Shape = tuple[int, ...]
 Axes = tuple[str, ...]
 Pending = tuple[tuple[str, str], ...]
-# A layout that an operand could be moved to first: what that costs, and how it is done.
+# A layout to which an operand could be moved first: the cost, and how it is done.
 OperandMove = tuple[tuple[int, int], Layout, RedistributionPlan]
 
 
@@ -35,14 +35,14 @@ def dim_labels(step: Step, shapes: tuple[Shape, ...]) -> Labels | None:
 
 
 def possible_reductions(op: Op, step: Step) -> tuple[str, ...]:
-    """What an op may be over the labels that vanish: any of these reductions, or none."""
+    """The reductions that an op may be over the labels that vanish; empty if it is none."""
     if op.reduces == "by reduction":
         return ("avg",) if step.params.get("reduction", "mean") == "mean" else ("sum",)
     return (op.reduces,) if isinstance(op.reduces, str) else op.reduces
 
 
 def passed_reductions(op: Op, step: Step) -> frozenset[str]:
-    """The pending reductions that an op passes through where its arguments owe the same."""
+    """The pending reductions that an op passes on if all its arguments have them."""
     return op.linear if isinstance(op.linear, frozenset) else op.linear(step.params)
 
 
@@ -51,9 +51,9 @@ def propagate(
 ) -> Layout | None:
     """The layout of a step's result if every device works on the shards that it has.
 
-    ``shapes`` and ``layouts`` are those of the step's tensor operands, in order. None where no
-    rule is clear: operands split differently, a reduction that the op does not pass through.
-    Where several kinds of reduction may be owed, the first that the op names.
+    ``shapes`` and ``layouts`` are those of the step's tensor operands, in order. None without a
+    clear rule: operands are split differently, or a reduction is not passed on. If several kinds of
+    reduction may be pending, the first that the op names.
     """
     return next(possible_layouts(mesh, step, shapes, layouts), None)
 
@@ -61,7 +61,7 @@ def propagate(
 def possible_layouts(
     mesh: Mesh, step: Step, shapes: tuple[Shape, ...], layouts: tuple[Layout, ...]
 ) -> Iterator[Layout]:
-    """As `propagate`: one layout for every reduction that may be owed."""
+    """As `propagate`: one layout for every reduction that may be pending."""
     named = dim_labels(step, shapes)
     if named is None:
         return
@@ -113,10 +113,10 @@ def _label_names(label: Label) -> tuple[str, ...]:
 
 
 def split_label(mesh: Mesh, label: Label, axes: Axes) -> tuple[tuple[str, Axes], ...] | None:
-    """Which part of a dim each of its axes splits; None if a part that cannot be is split.
+    """The part of a dim that each of its axes splits; None if it is a part that cannot be split.
 
-    Axes split the major part until nothing is left of it, then the next. Where an axis does not
-    divide a part, its chunks must end where those of the whole dim do, and no axis may follow.
+    Axes split the major part until nothing is left of it, then the next. If an axis does not divide
+    a part, its chunks must end where those of the whole dim do, and no axis may follow.
     """
     if isinstance(label, str):
         return None if axes and label in ("", NO_RULE) else ((label, axes),)
@@ -147,7 +147,7 @@ def _operand_position(step: Step, arg: int | None) -> int | None:
 
 
 def _pass_pending(op: Op, step: Step, layouts: dict[int, Layout]) -> Pending | None:
-    """The operands' pending reductions, where the op may be done before them."""
+    """The operands' pending reductions, if the op may be done before them."""
     owing = [index for index, layout in layouts.items() if layout.partial]
     if not owing:
         return ()
@@ -167,7 +167,7 @@ def _pass_pending(op: Op, step: Step, layouts: dict[int, Layout]) -> Pending | N
     ):
         return pending
     tensors = [place for place, arg in enumerate(step.args) if isinstance(arg, str)]
-    # Of sums over different axes each device has one addend of each factor.
+    # For sums over different axes each device has one addend of each factor.
     if all(
         tensors[index] in op.each
         and {what for _, what in layouts[index].partial} <= op.singly
@@ -203,9 +203,9 @@ def _can_combine(
 def _operand_moves(
     mesh: Mesh, source: Layout, shape: Shape, itemsize: int, ops: tuple[str, ...]
 ) -> tuple[OperandMove, ...]:
-    """Every layout that an operand could be moved to first, cheapest first, with the move.
+    """Every layout to which an operand could be moved first, cheapest first, with the move.
 
-    It may go on owing any of what it owes, and come to owe ``ops``.
+    Its pending reductions may stay, and those in ``ops`` may be added.
     """
     pending = canonical(mesh, source).partial
     wanted = dict.fromkeys(all_layouts(mesh, len(shape), ops))
@@ -225,10 +225,10 @@ def _operand_moves(
 def _cheaper_move(
     mesh: Mesh, source: Layout, target: Layout, shape: Shape, itemsize: int
 ) -> tuple[tuple[int, int], RedistributionPlan]:
-    """What a relayout on an op's way costs, and how it is done.
+    """The cost of moving a tensor between two layouts around an op, and how it is done.
 
-    By the placement algebra, or with its moves in another order where that takes fewer bytes:
-    nobody who works on a slice has to gather it before.
+    By the placement algebra, or with its moves in another order if that takes fewer bytes: a device
+    that works on a slice need not gather it before.
     """
     plan = implied_plan(mesh, source, target, shape)
     if len(plan) > 1:
@@ -254,10 +254,10 @@ def implied_by_op(
 ) -> tuple[tuple[RedistributionPlan, Shape, int], ...] | None:
     """What a step implies, given the layout that its result was reported to have.
 
-    The cheapest relayout of the operands, and of what the rule then gives, that ends in that
-    layout: a reduction paid at once is paid on the result. Plans come with the shape and item
-    size of the tensor that they move: the operands in order, then the result. None where the
-    rule gives nothing however the operands are laid out, or says nothing of operands like these.
+    The cheapest moves of the operands, and of what the rule then gives, that end in that layout: a
+    reduction that is paid at once is paid on the result. Plans come with the shape and item size of
+    the tensor that they move: the operands in order, then the result. None if the rule gives
+    nothing for any layout of the operands, or has nothing on operands like these.
 
     ``itemsizes``: bytes per element of the operands in order, then of the result.
     """
@@ -270,7 +270,8 @@ def implied_by_op(
     at = _operand_position(step, op.addend)
     owed = {what for layout in layouts for _, what in layout.partial}
     for index, (layout, own, size) in enumerate(zip(layouts, shapes, itemsizes)):
-        # Where an op passes on what all its operands owe, one that owes nothing may come to.
+        # If an op passes on a reduction that all operands must have, an operand without it may get
+        # it.
         ops = owed & passed_reductions(op, step) if len(layouts) > 1 else set()
         if index == at:
             ops = owed | set(possible_reductions(op, step))
@@ -297,7 +298,7 @@ def implied_by_op(
 
 
 def _has_rule(mesh: Mesh, op: Op, named: Labels, layouts: tuple[Layout, ...]) -> bool:
-    """Whether a rule says what operands that are laid out like these imply."""
+    """Whether a rule says what operands in these layouts imply."""
     for names, layout in zip(named[0], (canonical(mesh, one) for one in layouts), strict=True):
         if any(what in op.unclear for _, what in layout.partial):
             return False
@@ -314,7 +315,7 @@ def _can_split(mesh: Mesh, names: tuple[Label, ...], layout: Layout) -> bool:
 
 
 def _find_first_moves(tensors: Axes, ways: tuple[OperandMove, ...]) -> tuple[bool, ...]:
-    """Which operands are moved: one that is given twice, and wanted alike, is moved once."""
+    """Which operands are moved: one that is given twice and wanted in one layout is moved once."""
     if len(set(tensors)) == len(tensors):
         return (True,) * len(tensors)
     wanted = [(name, way[1]) for name, way in zip(tensors, ways, strict=True)]
@@ -324,7 +325,7 @@ def _find_first_moves(tensors: Axes, ways: tuple[OperandMove, ...]) -> tuple[boo
 def _by_price(
     tensors: Axes, choices: list[list[OperandMove]]
 ) -> list[tuple[tuple[int, int], tuple[OperandMove, ...]]]:
-    """All combinations of one way per operand with what they cost, cheapest first."""
+    """All combinations of one way per operand, with their costs, cheapest first."""
     combos = []
     for ways in itertools.product(*choices):
         prices = [way[0] for way, first in zip(ways, _find_first_moves(tensors, ways)) if first]

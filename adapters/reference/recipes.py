@@ -1,8 +1,8 @@
 """What is right about a recipe? Its values by NumPy, and some elements of every gradient.
 
-A gradient of each parameter's every element by differences would take minutes for models that
-frameworks differentiate in milliseconds. A few elements of each are held against differences,
-and all of them, by what judges, against the frameworks' own unsharded steps.
+Differences for every element of every parameter would take minutes, for models that frameworks
+differentiate in milliseconds. So a few elements of each are compared with differences. The judge
+compares all elements with the frameworks' own unsharded steps.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cases.recipes.layouts import observed_names
 from cases.recipes.meaning import chosen_experts, forward, loss
 from cases.recipes.parameter_values import all_arrays
 
-# Elements of each tensor whose slope is taken.
+# The number of elements of each tensor whose slope is taken.
 SAMPLED_ELEMENTS = 6
 
 Slopes = dict[str, dict[tuple[int, ...], float]]
@@ -33,7 +33,7 @@ def forward_values(question: Question) -> dict[str, NDArray[Any]]:
 
 
 def sample_gradients(question: Question) -> Slopes:
-    """By tensor that has a gradient: slopes of the loss by `SAMPLED_ELEMENTS` of its elements."""
+    """For each tensor with a gradient: slopes of the loss by `SAMPLED_ELEMENTS` of its elements."""
     model, sizes, dtype = _key(question)
     return {
         f"grad/{name}": _slopes(model, sizes, dtype, name)
@@ -53,7 +53,7 @@ def tokens_at_busiest_expert(question: Question) -> int | None:
 
 
 def full_gradients(question: Question) -> dict[str, NDArray[Any]]:
-    """As `sample_gradients`, by every element: seconds for the smallest models."""
+    """As `sample_gradients`, for every element; takes seconds for the smallest models."""
     model, sizes, dtype = _key(question)
     found = {}
     for name in sample_gradients(question):
@@ -80,7 +80,7 @@ def _slopes(
     model: str, sizes: tuple[tuple[str, int], ...], dtype: str, name: str
 ) -> dict[tuple[int, ...], float]:
     moved, at = _loss_by(model, dict(sizes), dtype, name)
-    # Spread over the tensor, the first and the last among them.
+    # Spread over the tensor, with its first and last element.
     flat = sorted({round(place) for place in np.linspace(0, at.size - 1, SAMPLED_ELEMENTS)})
     indices = [tuple(int(i) for i in np.unravel_index(place, at.shape)) for place in flat]
     return {index: slope_at(moved, at, index) for index in indices}

@@ -1,8 +1,8 @@
-"""What is a plan? Moves from one layout to another, what each costs, what each does to shards.
+"""What is a redistribution plan? Moves between layouts, their costs, their effect on shards.
 
-A move is a collective over some mesh axes or a free local step. Costs come from kind and
-sizes, never from a clock; execution is NumPy on one array per mesh position and looks only
-at the members of the move's own groups.
+A move is a collective over some mesh axes or a free local step. Costs come from kind and sizes,
+never from a clock. Execution is NumPy on one array per mesh position, and looks only at the members
+of the move's own groups.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ Shards = list[NDArray[Any]]
 
 
 class Move(msgspec.Struct, frozen=True):
-    """One step of a plan: what it is, the mesh axes that it runs over, and the layouts around it.
+    """One step of a plan: its kind, the mesh axes that it runs over, and the layouts around it.
 
-    all-gather takes ``axes``, the innermost of one dim, off that dim; all-to-all moves them to
-    the innermost place of another dim; all-reduce pays pending reductions; reduce-scatter pays
-    them and splits a dim; collective-permute passes whole shards on; local is what a device can
-    do with what it has: slice it, or make it an addend.
+    all-gather takes ``axes``, the innermost of one dim, off that dim; all-to-all moves them to the
+    innermost place of another dim; all-reduce pays pending reductions; reduce-scatter pays them and
+    splits a dim; collective-permute passes whole shards on; local is what a device can do with what
+    it has: slice it, or make it an addend.
     """
 
     kind: MoveKind
@@ -98,13 +98,13 @@ def _ranges_array(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> NDArray
 
 
 def _even_cost(mesh: Mesh, move: Move, shape: tuple[int, ...], g: int) -> int:
-    """As `cost` where all shards are alike, so that one speaks for all."""
+    """As `cost`, where all shards have one size, so that one speaks for all."""
     b, a = (math.prod(largest_shard(mesh, one, shape)) for one in (move.before, move.after))
     match move.kind:
         case "all-gather":
             return (a - b) * mesh.size
         case "all-to-all":
-            # What stays is the share of its own of every member.
+            # Of every member, its own share stays.
             return (a - b // g) * mesh.size
         case "reduce-scatter":
             return a * (g - 1) * mesh.size
@@ -124,7 +124,7 @@ def plan_bytes(
 def as_collectives(
     mesh: Mesh, plan: RedistributionPlan, shape: tuple[int, ...], itemsize: int
 ) -> tuple[Collective, ...]:
-    """The plan's collectives in the words of an answer."""
+    """The plan's collectives in the form of an answer."""
     return tuple(
         Collective(
             kind,
@@ -141,10 +141,10 @@ def as_collectives(
 def device_contents(
     mesh: Mesh, layout: Layout, shape: tuple[int, ...]
 ) -> tuple[tuple[Any, ...], ...]:
-    """For each mesh position, what it holds: index ranges, and which addend of what is owed.
+    """What each mesh position holds: index ranges, and which addend of each pending reduction.
 
-    Two positions with equal holdings hold equal arrays. Pending reductions are counted by kind,
-    in the order due, so that it does not matter over which axis an addend is one.
+    Two positions with equal contents hold equal arrays. Pending reductions are counted by kind, in
+    the order due, so that it does not matter over which axis an addend is one.
     """
     orders = [
         (op, tuple(axis for axis in mesh.names if (axis, op) in group))
@@ -164,9 +164,9 @@ def device_contents(
 
 
 def permute_sources(mesh: Mesh, move: Move, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """For a permute: the mesh position that each position's shard comes from.
+    """For a permute: the mesh position from which each position's shard comes.
 
-    As many as can be stay where they are; each position sends to exactly one.
+    As many as possible stay where they are; each position sends to exactly one.
 
     Raises:
         ValueError: the layouts do not hold the same shards equally often.
@@ -196,7 +196,7 @@ def reduce_addends(addends: Sequence[NDArray[Any]], op: str) -> NDArray[Any]:
     """
     if op in ("sum", "avg"):
         dtype = addends[0].dtype
-        # bfloat16 is of a kind of its own to NumPy.
+        # For NumPy, bfloat16 is of a kind of its own.
         whole, complex_ = dtype.kind in "biu", dtype.kind == "c"
         wide = dtype if whole else np.complex128 if complex_ else np.float64
         total = np.sum(np.stack([one.astype(wide) for one in addends]), axis=0, dtype=wide)
@@ -228,7 +228,7 @@ def _find_freed_dim(move: Move) -> tuple[int, tuple[str, ...]]:
 def _slice_shard(
     array: NDArray[Any], held: Ranges, wanted: Ranges, dims: Sequence[int]
 ) -> NDArray[Any]:
-    """The part of a shard that holds ``held`` which lies in ``wanted`` along some dims."""
+    """The part of a shard with the ranges ``held`` that lies in ``wanted`` along some dims."""
     index = [slice(None)] * array.ndim
     for dim in dims:
         index[dim] = slice(wanted[dim][0] - held[dim][0], wanted[dim][1] - held[dim][0])

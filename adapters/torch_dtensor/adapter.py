@@ -1,7 +1,8 @@
 """What does DTensor do with a question? Asked in real processes over gloo, one for each device.
 
-Keeps a world of ranks for each number of devices between questions, and replaces it after
-whatever may have harmed it. Plans are made in one child without any. Has no view on what is right.
+Keeps a world of ranks for each number of devices between questions, and replaces it after anything
+that may have harmed it. Dry runs are made in one child without a world. Does not know what is
+right.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ from cases.model import Question
 
 def connect(devices: int) -> TorchAdapter:
     """The adapter, for questions on up to ``devices`` devices. Starts no process yet."""
-    # Between processes of one machine; without it gloo asks the name service for an interface.
+    # Ranks are processes of one machine. Without this, gloo asks the name service for an interface.
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    # Ranks are the parallelism, and they are forked, which a pool of threads would not survive.
+    # Ranks are the parallelism. They are forked, and threads of a pool would not survive that.
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
-    # What is there by now stays for good: ranks share it as long as nobody touches it.
+    # What exists now stays for good: ranks share its memory as long as no process writes to it.
     gc.collect()
     gc.freeze()
     return TorchAdapter(devices)
@@ -85,7 +86,8 @@ class TorchAdapter:
                 raise CannotAnswer(f"{size} devices, of {self._devices}")
         except CannotAnswer as error:
             return Answer(question.id, subject, Unsupported(error.why, error.place))
-        # What shards of unforeseen sizes leave unread in a connection is read by who comes next.
+        # The next user of a connection would read what shards of unexpected sizes leave unread in
+        # it.
         irregular = any(given.irregular for given in question.inputs)
         fresh = question.fresh or bool(question.mesh_steps) or irregular
         world = World(size, self._serve) if fresh else self._kept(size)
@@ -126,10 +128,10 @@ class TorchAdapter:
 
 
 class _Asking:
-    """One task, asked of a world, from the first word to the end.
+    """One task, asked of a world, from the first message to the end.
 
-    ``whole``: whether the world is of further use. It starts False, so that an exception of
-    our own costs the world too.
+    ``whole``: whether the world can be used again. It starts False, so that an exception of our own
+    ends the world too.
     """
 
     def __init__(self, world: World, lines: Task, deadline: float):
@@ -146,10 +148,10 @@ class _Asking:
         self._clean = True
 
     def run(self) -> None:
-        """Hear every rank out.
+        """Hear what every rank has to say.
 
         Raises:
-            Fault: a rank died, or was silent for too long.
+            WorldFailure: a rank died, or was silent for too long.
         """
         said = self._world.ask(self._task, self._deadline)
         reports: dict[int, Report] = {}
@@ -163,14 +165,14 @@ class _Asking:
             if finished or not merge_ranks.raised_in_step(list(raised.values())):
                 self.apart += [f"rank {r} finished" for r in finished]
                 return
-            # All are where nothing is owed, so they can go on together.
+            # All are at a place where no rank waits for another, so they can go on together.
             self._world.send(Continue(), raised, self._deadline)
             said = self._world.hear(raised, self._deadline)
         self._finish(dict(sorted(reports.items())))
 
     def _note(self, raised: dict[int, Raised]) -> None:
         first = raised[min(raised)]
-        # It may have been raised halfway through a collective.
+        # It may have been raised in the middle of a collective.
         self._clean = self._clean and not any(one.halfway for one in raised.values())
         self.apart += merge_ranks.format_error_differences(raised)
         if not isinstance(self.end, Done):

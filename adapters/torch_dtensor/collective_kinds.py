@@ -1,6 +1,6 @@
-"""Which torch ops are collectives, of which kind, and where do their operands stand?
+"""Which torch ops are collectives, of which kind, and where are their operands?
 
-One table for everything that counts them. Counts nothing itself.
+One table for everything that counts collectives. Counts nothing itself.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KINDS: dict[str, tuple[CollectiveKind, int, int]] = {
     "_c10d_functional::reduce_scatter_tensor_coalesced": ("reduce-scatter", 0, 3),
     "_c10d_functional::reduce_scatter_tensor_out": ("reduce-scatter", 0, 3),
     "_dtensor::shard_dim_alltoall": ("all-to-all", 0, 3),
-    # Until 2.3 functional collectives were these, which name a group by its ranks.
+    # Up to 2.3 these are the functional collectives, which name a group by its ranks.
     "c10d_functional::all_gather_into_tensor": ("all-gather", 0, 2),
     "c10d_functional::all_gather_into_tensor_coalesced": ("all-gather", 0, 2),
     "c10d_functional::all_reduce": ("all-reduce", 0, 3),
@@ -57,8 +57,8 @@ KINDS: dict[str, tuple[CollectiveKind, int, int]] = {
     "c10d::scatter_": ("scatter", 0, 2),
     "c10d::send": ("collective-permute", 0, 1),
 }
-# Ops of the same namespaces that move no data, or are the other half of one above. The
-# autograd forms are made of the plain ones, which the mode sees.
+# Ops of the same namespaces that move no data, or that are the other half of an op above. The
+# autograd forms consist of the plain ones, which the mode sees.
 NOT_COUNTED = {
     "_c10d_functional::_wrap_tensor_autograd", "_c10d_functional::irecv",
     "_c10d_functional::wait_tensor", "_c10d_functional_autograd::all_gather_into_tensor",
@@ -74,7 +74,7 @@ _RANKS = "ranks "
 
 
 def group_name(group: Any) -> str:
-    """The name of a group as an op has it: a name, the group, boxed or not, or its ranks."""
+    """The name of a group as an op gets it: a name, the group, boxed or not, or its ranks."""
     if isinstance(group, str):
         return group
     if isinstance(group, list):
@@ -85,7 +85,7 @@ def group_name(group: Any) -> str:
 
 
 def parse_ranks(name: str) -> list[int] | None:
-    """The ranks that a name from `group_name` lists, None where it is a name."""
+    """The ranks that a name from `group_name` lists, None if it lists none."""
     if not name.startswith(_RANKS):
         return None
     return [int(rank) for rank in name.removeprefix(_RANKS).split(",")]

@@ -22,7 +22,7 @@ RELEASE = str(torch.__version__)
 
 
 class MissingPlaceholder:
-    """What stands for a name that this release lacks: to use it raises `CannotAnswer`."""
+    """Stands for a name that this release lacks: to use it raises `CannotAnswer`."""
 
     def __init__(self, sentence: str):
         self._sentence = sentence
@@ -41,20 +41,20 @@ class MissingPlaceholder:
 
 
 def format_missing(wanted: str) -> str:
-    """The sentence that this release has no ``wanted``, and since when there is one."""
+    """A sentence that this release has no ``wanted``, and since when there is one."""
     if wanted in NAMES:
         return format_missing_name(NAMES, wanted, "torch", RELEASE)
     return f"torch {RELEASE.partition('+')[0]} has no {wanted}"
 
 
 def find_name(wanted: str) -> Any:
-    """What the table calls ``wanted``, an `MissingPlaceholder` where this release lacks it."""
+    """What the table calls ``wanted``; a `MissingPlaceholder` if this release lacks it."""
     where = find_location(NAMES, wanted, RELEASE)
     if where is None:
         return MissingPlaceholder(format_missing(wanted))
     try:
         return import_path(where.path)
-    # A release after those that the table was made for.
+    # A release that is newer than the table.
     except (ImportError, AttributeError):
         return MissingPlaceholder(f"{format_missing(wanted)} at {where.path}, where it was before")
 
@@ -115,7 +115,7 @@ def has(wanted: str) -> bool:
 
 
 def require(wanted: str) -> None:
-    """Nothing, if this release has what the table calls ``wanted``.
+    """Do nothing if this release has what the table calls ``wanted``.
 
     Raises:
         CannotAnswer: it does not; the sentence says since when there is one.
@@ -125,7 +125,7 @@ def require(wanted: str) -> None:
 
 
 def names_for_lines() -> dict[str, Any]:
-    """Every name that a line may use beside those of the program, and what it is here."""
+    """Every name that a line may use besides those of the program, and what it is here."""
     names: dict[str, Any] = {"torch": torch, "F": F}
     for name in LINE_NAMES:
         names[name] = find_name(name)
@@ -143,17 +143,18 @@ _CLEAR = [find_name(one) for one in ("forget", "forget_fast") if has(one)]
 def clear_layout_caches() -> None:
     """Have torch forget every layout that it has worked out for an op.
 
-    It keeps them by less than what decides: a topk of 4 after one of 1 would find its answer.
+    Its cache leaves out parameters that matter: a topk of 4 after one of 1 would find that one's
+    answer.
     """
     for clear in _CLEAR:
         clear()
 
 
 def wait_for_collectives(value: Any) -> Any:
-    """A line's value, of whose collectives any that fails has done so by now.
+    """A line's value, after each of its collectives has either succeeded or failed.
 
-    Since 2.4 a refusal of gloo comes out of the call. Before, out of a wait for it, which may
-    come only when the line is long done.
+    Since 2.4 the call itself raises what gloo refuses. Before, a wait for the result raises it, and
+    that may come long after the line is done.
     """
     if isinstance(value, DTensor) and not has("OpOverload.redispatch"):
         wait = getattr(value._local_tensor, "trigger_wait", None)
@@ -163,17 +164,16 @@ def wait_for_collectives(value: Any) -> Any:
 
 
 def reduction_name(placement: Any) -> str:
-    """What a pending reduction is called: sum, avg, max."""
-    # Before it was a word it was a member of ReduceOp.
+    """The name of a pending reduction: sum, avg, max."""
+    # In older releases it is a member of ReduceOp.
     said: Any = placement.reduce_op
     return said if isinstance(said, str) else str(said.name).lower()
 
 
 def has_mask_buffer(placement: Any) -> bool:
-    """Whether a pending reduction can be done one time only, as it uses up what it needs.
+    """Whether a pending reduction can be done only once, because doing it uses up its mask.
 
-    The partial of an embedding or a gather of split rows keeps a mask, which goes with the
-    reduction.
+    The partial of an embedding, or of a gather of split rows, keeps such a mask.
     """
     return hasattr(placement, MASK_ATTRIBUTE)
 

@@ -1,8 +1,8 @@
 """What would DTensor do with a question on devices that are not there? One rank's view, no data.
 
-The lines of mode real, evaluated on fake tensors in a fake world: layouts, shapes, collectives
-and peak bytes, and nothing of values. It answers in a process of its own, see
-`adapters.torch_dtensor.fake_world`. What depends on data it cannot tell, and says so.
+The lines of a run with data, evaluated on fake tensors in a fake world: layouts, shapes,
+collectives and peak bytes, and no values. It answers in a process of its own, see
+`adapters.torch_dtensor.fake_world`. If something depends on data, it says that it cannot tell.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from cases.mesh_derivation import meshes_of_tensors
 from cases.model import Input, Mesh, Question
 from cases.recipes import ModelTensor
 
-# What fake tensors raise where the values of a real one are looked at. Some hide it as the text,
-# which is the op's name, of an error of their own.
+# What fake tensors raise if code looks at the values of a real one. Some errors hide it: their text
+# is the op's name.
 _LOOKS = ("DataDependentOutputException", "DynamicOutputShapeException")
 _LOOKING = ("aten._local_scalar_dense", "aten.nonzero")
 # A grid of devices, or an index, that a release keeps as a real tensor among fake ones.
@@ -37,7 +37,7 @@ _NOT_FAKED = ("UnsupportedFakeTensorException", "UnsupportedOperatorException")
 
 
 class DryRunAdapter:
-    """Answers plan questions in this process until `close`. See `adapters.protocol.Adapter`.
+    """Answers dry runs in this process until `close`. See `adapters.protocol.Adapter`.
 
     Keeps a world, with its meshes, as long as questions are of its size.
     """
@@ -63,7 +63,7 @@ class DryRunAdapter:
             lines = make_task(question)
         except CannotAnswer as error:
             return Answer(question.id, subject, Unsupported(error.why, error.place))
-        # The first has the largest shard.
+        # The first position has the largest shard.
         number = question.mesh.devices[0]
         view = self._enter(count_ranks(lines), number, question.fresh or bool(question.mesh_steps))
         return view.answer(question, lines, subject)
@@ -77,7 +77,7 @@ class DryRunAdapter:
             self._world.close()
             self._world.enter_context(fake_world(size, number))
             self._view = _View(number, self._recorder)
-            # A world in which meshes were derived is of no further use.
+            # A world in which meshes were derived is not used again.
             self._key = None if fresh else (size, number)
         return self._view
 
@@ -93,7 +93,7 @@ class _View:
         self._end: End = Done()
 
     def at(self, place: int) -> None:
-        """Nobody waits for this rank."""
+        """Do nothing: no other process follows this rank."""
 
     def given(self, data: InputData, position: int) -> torch.Tensor:
         """A tensor of the shape that the input has, or its shard, and of its dtype."""
@@ -111,7 +111,7 @@ class _View:
         return torch.empty(local_shape(held), dtype=getattr(torch, name))
 
     def kept(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Itself: it holds nothing, and a copy would count as memory."""
+        """The tensor itself: it holds no values, and a copy would count as memory."""
         return tensor.detach()
 
     def bare(self) -> contextlib.AbstractContextManager[object]:
@@ -120,7 +120,7 @@ class _View:
         return context
 
     def raised(self, raised: Raised) -> None:
-        """Keep what was raised first; every rank would raise it, so they all go on."""
+        """Keep what was raised first. Every rank would raise it, so they would all go on."""
         if isinstance(self._end, Done):
             self._end = _end(raised)
 
@@ -161,7 +161,7 @@ class _View:
     def _see(self, name: str, value: Any, lines: Task, run: TaskRun) -> list[Observed]:
         fired = run.collectives.get(name)
         if isinstance(value, DeviceMesh | bool):
-            # Of a mesh this rank's word is all there is; it stands at the first position.
+            # All that is known of a mesh is this rank's view, which stands at the first position.
             rest = (None,) * (lines.mesh.size - 1)
             return [
                 Observed(

@@ -1,4 +1,4 @@
-"""What comes of the lines of a task on one rank? Meshes, inputs, steps, full tensors, in order.
+"""What do the lines of a task give on one rank? Meshes, inputs, steps, full tensors, in order.
 
 Knows neither whether the world around it is real or fake, nor what other ranks see, nor whether
 anything is right.
@@ -40,7 +40,7 @@ from adapters.torch_dtensor.source_lines import CONTEXTS, mesh_source
 from adapters.unsupported import CannotAnswer
 from cases.model import PASSES, Foreign, Layout, Mesh
 
-# Every name that a line may use beside those of the program.
+# Every name that a line may use besides those of the program.
 NAMES: dict[str, Any] = names_for_lines()
 _LINE = "<line>"
 
@@ -51,7 +51,7 @@ def _compiled(source: str) -> CodeType:
 
 
 class CollectiveSource(Protocol):
-    """Whatever notes the collectives that this process fires."""
+    """An object that notes the collectives of this process."""
 
     def take(self, axes: Axes) -> tuple[Collective, ...]:
         """Those since the last call."""
@@ -59,10 +59,10 @@ class CollectiveSource(Protocol):
 
 
 class RankEnvironment(TensorSource, Protocol):
-    """Where lines are evaluated: the world that a rank is in, and who hears of it."""
+    """The world around an evaluation: where tensors come from, and who is told of the progress."""
 
     def at(self, place: int) -> None:
-        """How far the rank has come in a task: -1 at the end."""
+        """Note how far the rank has come in a task: -1 at the end."""
         ...
 
     def given(self, data: InputData, position: int) -> torch.Tensor:
@@ -70,12 +70,12 @@ class RankEnvironment(TensorSource, Protocol):
         ...
 
     def raised(self, raised: Raised) -> None:
-        """Something was raised. To return is to go on with what comes after."""
+        """Report what was raised. If this returns, the rank goes on with the next place."""
         ...
 
 
 class TaskRun:
-    """What has come of one task so far."""
+    """The state of one task so far."""
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = dict(NAMES)
@@ -108,7 +108,7 @@ class Evaluation:
         self._offsets: dict[Any, tuple[int, ...]] = {}
 
     def make_meshes(self, task: Task, run: TaskRun) -> None:
-        """Make every mesh, in or out of it: a group is made by all ranks of the world."""
+        """Make every mesh, even those without this rank: all ranks of the world make a group."""
         run.homes = {home.name: home for home in task.homes}
         for variable, mesh in task.meshes:
             if mesh not in self._meshes:
@@ -124,7 +124,7 @@ class Evaluation:
         if run.failed:
             return
         known = ((task.mesh, "mesh"), *((mesh, name) for name, mesh in task.meshes[1:]))
-        # Where meshes are derived, this world has no other task.
+        # If meshes are derived, this world has no other task.
         key = tuple(mesh for mesh, _ in known)
         if key not in self._axes:
             groups = [(mesh, _groups(run.names[name])) for mesh, name in known]
@@ -134,7 +134,7 @@ class Evaluation:
             run.step = Step(task.recipe, task.mesh, self._number, run.names["mesh"], self._place)
 
     def alone(self, task: Task, run: TaskRun) -> None:
-        """The step of a recipe's plain module, on this device alone."""
+        """Do the step of a recipe's plain module, on this device alone."""
         self._train(task, run, ("plain",))
 
     def place(self, task: Task, run: TaskRun) -> None:
@@ -147,7 +147,7 @@ class Evaluation:
             self.derive(task, data.line.name, run)
 
     def _given(self, task: Task, data: InputData) -> torch.Tensor:
-        """The tensor that an input is made of on this rank."""
+        """The tensor from which an input is made on this rank."""
         home = task.home(data.line.name)
         devices = (home.mesh if home else dict(task.meshes)[data.where]).devices
         position = 0
@@ -170,7 +170,7 @@ class Evaluation:
                 self.derive(task, line.name, run)
 
     def _train(self, task: Task, run: TaskRun, phases: Iterable[str]) -> None:
-        """Some of a recipe's `PHASES`, as far as none fails. Nothing where there is no recipe."""
+        """Do some of a recipe's `PHASES`, until one fails. Does nothing without a recipe."""
         for phase in phases if run.step is not None else ():
             if run.failed or (phase == "plain" and not task.whole):
                 self.at(run)
@@ -180,7 +180,7 @@ class Evaluation:
                 run.values |= shown
                 fired = self.take(run)
                 if phase in PASSES:
-                    # What is gathered anew during backward is backward's, whoever asks for it.
+                    # What is gathered again during backward belongs to backward.
                     run.program += [msgspec.structs.replace(one, pass_=phase) for one in fired]
 
     def derive(self, task: Task, after: str, run: TaskRun) -> None:
@@ -189,7 +189,7 @@ class Evaluation:
             self.lines(task.late(after), run)
 
     def lines(self, lines: Iterable[Line], run: TaskRun) -> None:
-        """Evaluate lines in order, as far as none fails."""
+        """Evaluate lines in order, until one fails."""
         for line in lines:
             if run.failed:
                 self.at(run)
@@ -205,10 +205,10 @@ class Evaluation:
                 run.collectives[line.name] = self.take(run, line.name)
 
     def materialise(self, task: Task, run: TaskRun) -> None:
-        """Full tensors of what is checked, after the whole program: they change nothing then.
+        """Full tensors of what is checked, after the whole program, so that they change nothing in it.
 
-        What can be reduced once only the program may have reduced, and then there is nothing
-        left to look at. So that is looked at in a run of its own.
+        A result that can be reduced only once may be reduced by the program, which leaves nothing
+        to look at. Such a result is looked at in a run of its own.
         """
         failed, run.failed = run.failed, False
         for name in task.check:
@@ -221,7 +221,8 @@ class Evaluation:
                 fired = self.take(run, name)
                 if full is not None:
                     run.fulls[name] = full
-                    # Only for the report, of what a training step would leave where it is.
+                    # Only in the report: after a refusal, a training step leaves everything where
+                    # it was.
                     if task.recipe is None:
                         run.full_collectives[name] = fired
             else:
@@ -233,9 +234,9 @@ class Evaluation:
     def _of_another_run(self, task: Task, run: TaskRun, name: str) -> torch.Tensor:
         """The full tensor of a result, from a run of the program that ends with it.
 
-        Inputs are fresh, and nothing else is looked at. Meshes are those that are there.
+        Inputs are fresh, and nothing else is looked at. The meshes are those that exist already.
         """
-        # A layout that torch worked out before has the mask of that time.
+        # A layout that torch worked out before has the mask of that run.
         clear_layout_caches()
         names = dict(run.names)
         with torch.enable_grad():
@@ -252,7 +253,7 @@ class Evaluation:
                     )
                     if line.name == name:
                         break
-        # What the steps fired was told of the first run.
+        # The collectives of the steps were reported in the first run.
         self.take(run, name)
         full: torch.Tensor = value.full_tensor()
         return full
@@ -274,7 +275,7 @@ class Evaluation:
     def offset(self, name: str, value: DTensor, mesh: Mesh, run: TaskRun) -> tuple[int, ...] | None:
         """Where torch says that this rank's shard begins; None if it raises.
 
-        With a complaint, unless the release is known not to say it of every shard.
+        A complaint goes with that, unless the release is known not to say it for every shard.
         """
         key = (value.placements, mesh, value.shape)
         if key not in self._offsets:
@@ -282,7 +283,7 @@ class Evaluation:
                 _, self._offsets[key] = compute_local_shape_and_global_offset(
                     value.shape, value.device_mesh, value.placements
                 )
-            # Whatever torch raises here is its word on offsets.
+            # Whatever torch raises here is what it says about offsets.
             except Exception as error:
                 if has("an offset of every shard"):
                     run.complaints.append(f"no offset of {name}: {type(error).__name__}: {error}")
@@ -290,7 +291,7 @@ class Evaluation:
         return self._offsets[key]
 
     def take(self, run: TaskRun, name: str = "") -> tuple[Collective, ...]:
-        """The collectives since the last call, by the axes of the mesh that ``name`` lies on."""
+        """The collectives since the last call, by the axes of the mesh on which ``name`` lies."""
         home = run.homes.get(name)
         fired = self._recorder.take(self._along(home, run) if home else run.axes)
         run.fired += fired
@@ -306,17 +307,17 @@ class Evaluation:
         return self._of_views[home.variable]
 
     def at(self, run: TaskRun, *, last: bool = False) -> None:
-        """Leave word of how far this rank has come."""
+        """Note how far this rank has come."""
         run.place = -1 if last else run.place + 1
         self._place.at(run.place)
 
     def _next(self, run: TaskRun, place: str, what: Callable[[], Any]) -> Any:
-        """The next place in a task: what it gives, None if it raises."""
+        """Do what is at the next place in a task; None if it raises."""
         self.at(run)
         return self._attempt(run, place, what)
 
     def _attempt(self, run: TaskRun, place: str, what: Callable[[], Any]) -> Any:
-        """What it gives. If it raises: tell whoever hears of it, and give None."""
+        """The result of a call. If it raises, report that and give None."""
         try:
             return what()
         # Whatever the framework raises is its answer.
@@ -332,14 +333,14 @@ class Evaluation:
                 tuple(run.fired),
                 halfway,
             )
-            # Frames hold tensors, and groups in use.
+            # A traceback's frames hold tensors, and groups that are in use.
             traceback.clear_frames(error.__traceback__)
         self._place.raised(raised)
         return None
 
 
 def no_axes(group: str) -> tuple[tuple[str, ...], int]:
-    """Of groups nothing is known yet."""
+    """No group is known yet."""
     return (), 0
 
 
@@ -351,10 +352,10 @@ def _groups(mesh: DeviceMesh) -> list[str]:
 
 
 def _lacked(error: Exception) -> str:
-    """What this release of torch does not have, in a sentence, if a line named such a thing.
+    """A sentence on what this release of torch lacks, if a line named such a thing.
 
-    Then it was raised by the line itself, or by a module's ``__getattr__`` called from it,
-    not inside anything that the line called. "" for any other error.
+    Such an error comes from the line itself, or from a module's ``__getattr__`` called from it, not
+    from inside anything that the line called. "" for any other error.
     """
     if isinstance(error, CannotAnswer):
         return str(error)

@@ -39,7 +39,7 @@ from adapters.torch_dtensor.compat import DTensor, propagator
 from adapters.torch_dtensor.recorder import Axes
 from cases.model import CollectiveKind
 
-# In a real run it gives back what it was given, a fake one makes another.
+# In a real run it returns its argument, but a fake one makes another.
 _WAIT = "_c10d_functional::wait_tensor"
 
 
@@ -58,13 +58,13 @@ def fake_world(size: int, rank: int = 0) -> Iterator[None]:
 
 
 class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes every collective that is fired while it is active, and the bytes alive at most.
+    """Notes every collective that is fired while it is active, and the most bytes alive.
 
-    To be entered inside a FakeTensorMode. `take` as `adapters.torch_dtensor.recorder.Recorder`
-    has it, which fake tensors do not reach. ``strange``: names of ops that look like collectives
-    and that it has no kind for. ``peak``: the largest sum, after any op, of the storages that ops
-    have made since `begin` and those that are held, as long as somebody has them: the local
-    tensors of one rank, temporaries within an op left out.
+    To be entered inside a FakeTensorMode. `take` as in `adapters.torch_dtensor.recorder.Recorder`,
+    which fake tensors do not reach. ``strange``: names of ops that look like collectives and have
+    no kind. ``peak``: the largest sum, after any op, of the living storages that ops have made
+    since `begin` and of those that are held: the local tensors of one rank, without temporaries
+    inside an op.
     """
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def begin(self, held: Iterable[torch.Tensor] = ()) -> None:
         """Forget all that was noted; count what ``held`` (parameters, inputs) from now on.
 
-        What is strange is kept until it is told.
+        Strange names are kept until they are reported.
         """
         self._fired.clear()
         self._storages.clear()
@@ -112,8 +112,8 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Pass the op on, and look at what it was given and what it made."""
-        # DTensor first takes it apart: what it makes of it comes by here.
+        """Pass the op on, and look at its arguments and results."""
+        # DTensor first takes the op apart; the ops that it makes of it come here too.
         if any(issubclass(one, DTensor) for one in types):
             return NotImplemented
         name = getattr(func, "_schema", None) and func._schema.name
@@ -145,12 +145,12 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._count(getattr(tensor, name))
             return None
         storage = tensor.untyped_storage()
-        # Its address may have been another's, which is gone by now.
+        # Its address may have belonged to another, which is gone by now.
         self._storages[storage._cdata] = weakref.ref(storage)
         return None
 
     def _weigh(self) -> None:
-        """The bytes that live now; storages are resized under way, so each is asked again."""
+        """The bytes that live now. Storages can be resized meanwhile, so each is asked again."""
         total = 0
         for key, one in [*self._storages.items()]:
             storage = one()
@@ -178,9 +178,9 @@ class _Paused:
 def _propagating(recorder: FakeRecorder) -> Iterator[None]:
     """While DTensor works out a layout, a `FakeRecorder` notes nothing: no shard is touched.
 
-    Global shapes come from running an op on fake tensors of those, within a lock that is torch's
-    for others to set. Where an op has no strategy, its decomposition is run on meta tensors,
-    which a FakeTensorMode does not take: so without it.
+    DTensor finds global shapes by running an op on fake tensors, inside a lock that torch lets
+    others replace. If an op has no strategy, its decomposition runs on meta tensors. No
+    FakeTensorMode takes those, so it is switched off for them.
     """
     owner = type(propagator)
     strategy = getattr(propagator, "decomp_strategy", None)

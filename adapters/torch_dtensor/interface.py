@@ -1,4 +1,4 @@
-"""What of torch's public interface is told? DTensor, meshes, tensor parallel, FSDP and around.
+"""What of torch's public interface is listed? DTensor, meshes, tensor parallel, FSDP and around.
 
 See `adapters.interface.Source`. Within `world`, this process is rank 0 of four that are not there.
 Refuses to know which names the adapter uses: `names` does.
@@ -20,7 +20,7 @@ from adapters.torch_dtensor.names import NAMES
 
 __all__ = ["CALLS", "DEFAULTS", "MODULES", "NAMES", "PRINTED", "ROOTS", "start", "world"]
 
-# Made of the new homes from 2.5 on, without a list of their own: what was meant for users.
+# From 2.5 on these were made of the new modules, without a list of their own: the names for users.
 _PLACEMENTS = ("DTensorSpec", "Partial", "Placement", "Replicate", "Shard", "_Partial")
 _RANDOM = (
     "OffsetBasedRNGTracker",
@@ -79,12 +79,12 @@ MODULES = (
     ),
 )
 
-# Not all that a Tensor or an nn.Module has.
+# Not everything that a Tensor or an nn.Module has.
 ROOTS = ("torch.distributed", "torch._C._distributed")
 
 
 def start() -> str:
-    """Import torch, with no logging or debugging asked for; its release."""
+    """Import torch without any logging or debugging that the environment asks for; its release."""
     for name in [name for name in os.environ if name.startswith("TORCH_")]:
         del os.environ[name]
     import torch
@@ -140,14 +140,14 @@ def _sharded() -> Any:
 
 
 def _partial(reduction: str) -> Any:
-    """Of a reduction by name, or where that is an enumerated value, by this."""
+    """A pending reduction by its name, or by this where the name is an enumerated value."""
     kind = _of("Partial")
     usual = kind().reduce_op
     return kind(reduction if isinstance(usual, str) else getattr(usual, reduction.upper()))
 
 
 def _parameter(called: str, name: str) -> Callable[[], object]:
-    """The default of a parameter; AttributeError where the call has no such parameter."""
+    """The default of a parameter; AttributeError if the call has no such parameter."""
 
     def look() -> object:
         wanted, _, method = called.partition(".")
@@ -165,7 +165,7 @@ def _random() -> Any:
 
 
 def _generators() -> str:
-    """The kinds of trackers of random states that there are."""
+    """The kinds of trackers of random states that this release has."""
     module = _random()
     made = [one for one in vars(module).values() if inspect.isclass(one)]
     kinds = {one.__name__ for one in made if one.__module__ == module.__name__}
@@ -173,7 +173,7 @@ def _generators() -> str:
 
 
 def _tracker() -> str:
-    """What keeps the random states of ranks apart, once a DTensor on a CPU mesh was drawn."""
+    """The tracker of the ranks' random states, after a DTensor on a CPU mesh was drawn."""
     _sharded().uniform_()
     tracker = _random()._rng_tracker
     return "none" if tracker is None else type(tracker).__name__
@@ -186,7 +186,7 @@ def _drawn() -> str:
 
 
 def _together(number: bool) -> str:
-    """What comes of a DTensor times a plain tensor: one number, or one for each element."""
+    """The result of a DTensor times a plain tensor: one number, or one for each element."""
     import torch
 
     made = _sharded() * (torch.ones(()) if number else torch.ones(4, 4))
@@ -194,7 +194,7 @@ def _together(number: bool) -> str:
 
 
 def _product() -> Any:
-    """The placements that a matmul with a split contraction is left with."""
+    """The placements of a matmul's result if its contraction is split."""
     import torch
 
     mesh, make = _mesh(), _of("DTensor").from_local
@@ -209,7 +209,7 @@ def _flat() -> Any:
 
 
 def _by_flat_name() -> str:
-    """What is told when a flattened axis is taken from the mesh by the name that this gave it."""
+    """What is told when a flattened axis is taken from the mesh by the name of the flattening."""
     _of("DeviceMesh._flatten")
     mesh = _mesh("dp", "tp")
     mesh["dp", "tp"]._flatten()
@@ -217,7 +217,7 @@ def _by_flat_name() -> str:
 
 
 def _policy() -> Any:
-    # It is where fully_shard is.
+    # It is in the module of fully_shard.
     return import_path(f"{_place('fully_shard').rpartition('.')[0]}.MixedPrecisionPolicy")()
 
 
@@ -281,7 +281,7 @@ def _functional(name: str, *arguments: object, listed: bool = False) -> Callable
         module = importlib.import_module("torch.distributed._functional_collectives")
         call = getattr(module, name)
         given = call([made] if listed else made, *arguments, dist.group.WORLD)
-        # Whoever leaves one unwaited is told so at the end of the process.
+        # torch reports a collective that was never waited for at the end of the process.
         return [module.wait_tensor(one) for one in (given if listed else [given])]
 
     return call

@@ -1,6 +1,6 @@
-"""What did the ranks see together? Their reports, made into one observation per name.
+"""What did the ranks see together? Their reports, merged into one observation per name.
 
-Shards in mesh position order; what ranks report differently becomes a sentence. Knows no torch.
+Shards are in mesh position order; a sentence says what ranks report differently. Knows no torch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cases.notation import to_placements
 
 
 def find_differing_full_tensors(reports: Mapping[int, Report]) -> tuple[str, ...]:
-    """The names of which ranks hold differing full tensors."""
+    """The names whose full tensors differ between ranks."""
     fulls: dict[str, set[bytes]] = {}
     for report in reports.values():
         for seen in report.seen:
@@ -33,10 +33,10 @@ def merge_observations(
     fulls: Mapping[int, Mapping[str, Array]],
     homes: Mapping[str, Mesh],
 ) -> tuple[Observed, ...]:
-    """One observation for each name that ranks saw, in the order of the first that saw most.
+    """One observation for each name that ranks saw, in the order of the first rank that saw most.
 
-    ``fulls``: whole full tensors by rank and name, where `find_differing_full_tensors` named any.
-    ``homes``: for tensors on derived meshes, all devices of those.
+    ``fulls``: full tensors by rank and name, if `find_differing_full_tensors` named any. ``homes``:
+    for tensors on derived meshes, all devices of those.
     """
     by_rank = {rank: {seen.name: seen for seen in report.seen} for rank, report in reports.items()}
     names = max(by_rank.values(), key=len, default={})
@@ -60,7 +60,7 @@ def _merge(
     fulls: Mapping[int, Mapping[str, Array]],
     home: Mesh | None,
 ) -> Observed:
-    # A mesh of its own has its own positions.
+    # An input's own mesh has its own positions.
     own = {
         one.mesh for rank, one in seen.items() if one.mesh is not None and rank in one.mesh.devices
     }
@@ -102,7 +102,7 @@ def _merge(
 def find_layout_on_other_mesh(
     layout: Layout | Foreign | None, found: Mesh, home: Mesh, rank: int
 ) -> Foreign | None:
-    """A layout that a rank reports on the mesh ``found``, if that is not its part of ``home``."""
+    """A layout that a rank reports on the mesh ``found``, unless that is its part of ``home``."""
     axes = tuple((name, home[name]) for name in home.layout_axes)
     size = math.prod(length for _, length in axes)
     first = home.devices.index(rank) // size * size
@@ -138,7 +138,7 @@ def _disagreements(parts: Sequence[tuple[int, RankObservation]]) -> Iterable[str
 
 
 def _alike(fired: tuple[Collective, ...] | None) -> object:
-    """Collectives but for the bytes, which uneven shards make differ."""
+    """Collectives without their bytes, which differ for uneven shards."""
     if fired is None:
         return None
     return tuple((one.kind, one.axes, one.group, one.pass_) for one in fired)
@@ -149,7 +149,7 @@ def _said(what: object) -> str:
 
 
 def _largest(fired: Sequence[tuple[Collective, ...] | None]) -> tuple[Collective, ...] | None:
-    """The first rank's collectives, with the bytes of the rank where each is largest."""
+    """The first rank's collectives, each with the bytes of the rank where it is largest."""
     first = fired[0]
     if first is None or all(one == first for one in fired):
         return first
@@ -158,13 +158,13 @@ def _largest(fired: Sequence[tuple[Collective, ...] | None]) -> tuple[Collective
 
 
 def merge_program_collectives(reports: Mapping[int, Report]) -> tuple[Collective, ...] | None:
-    """The collectives of a recipe's passes, with the bytes of the rank where each is largest."""
+    """The collectives of a recipe's passes, each with the bytes of the rank where it is largest."""
     fired = [report.program for report in reports.values() if report.seen]
     return _largest(fired) if fired else None
 
 
 def format_program_differences(reports: Mapping[int, Report]) -> tuple[str, ...]:
-    """A sentence for each rank that fired others in a recipe's passes than the lowest."""
+    """A sentence for each rank whose collectives in a recipe's passes differ from the lowest's."""
     of = {rank: _alike(report.program) for rank, report in sorted(reports.items()) if report.seen}
     first = min(of, default=0)
     return tuple(
@@ -175,7 +175,7 @@ def format_program_differences(reports: Mapping[int, Report]) -> tuple[str, ...]
 
 
 def raised_in_step(raised: Sequence[Raised]) -> bool:
-    """Whether ranks raised at one place after the same collectives: none still waits for any."""
+    """Whether ranks raised at one place after the same collectives: none waits for another."""
     first = raised[0]
     return all(
         one.place == first.place and _alike(one.fired) == _alike(first.fired) for one in raised

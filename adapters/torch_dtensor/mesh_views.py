@@ -1,6 +1,6 @@
 """What does one rank see of a mesh? Its grid, its place in it, its group along each axis.
 
-Reports what DeviceMesh says, not what it should.
+Reports what DeviceMesh says, not what it should say.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cases.arrays import Array, pack
 
 
 def observe_mesh(name: str, mesh: DeviceMesh | bool) -> tuple[RankObservation, ...]:
-    """What a mesh step made: the grid with the coordinate as its offset, and the groups.
+    """The result of a mesh step: the grid with the coordinate as its offset, and the groups.
 
     The group along axis a of mesh m is called m/a. A comparison of two meshes is one bool.
     """

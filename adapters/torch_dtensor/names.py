@@ -1,8 +1,8 @@
-"""Where is what the adapter needs of torch, in a release? The table, and how lines import it.
+"""Where is a name of torch that the adapter needs, in each release? The table, and import lines.
 
-Everything that differs from release to release and is no answer stands here, as data: names that
-moved, keywords that came, what a counter of torch's own can be held to. `compat` makes objects of
-it. Knows no torch, and refuses to know what any of it does.
+All that differs from release to release and is no answer stands here, as data: names that moved,
+new keywords, and what one of torch's own counters can be compared with. `compat` makes objects of
+it. Knows no torch, and not what a name does.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _OLD_PROPAGATOR = f"{_OLD}.DTensor._op_dispatcher.sharding_propagator"
 
 
 def _moved(name: str, to: str = "2.5") -> tuple[NameLocation, ...]:
-    """What left the private package when `torch.distributed.tensor` became public."""
+    """Names that left the private package when `torch.distributed.tensor` became public."""
     return (NameLocation(to, f"{_NEW}.{name}"), NameLocation(OLDEST, f"{_OLD}.{name}"))
 
 
-# What is wanted -> its places, newest first. "f(k=)" is the keyword k of f.
+# A name -> its places, newest first. "f(k=)" is the keyword k of f.
 NAMES: Names = {
     # Tensors, placements, meshes.
     "DeviceMesh": (NameLocation(OLDEST, _MESH),),
@@ -55,7 +55,7 @@ NAMES: Names = {
         NameLocation("2.4", f"{_OLD}.experimental.local_map"),
     ),
     "loss_parallel": (NameLocation("2.3", f"{_NEW}.parallel.loss_parallel"),),
-    # It is there before, and raises for some strided shards, in 2.2 also for empty ones.
+    # Older releases have it too, but it raises for some strided shards, and in 2.2 for empty ones.
     "an offset of every shard": (
         NameLocation("2.10", f"{_NEW}._utils.compute_local_shape_and_global_offset"),
     ),
@@ -66,23 +66,23 @@ NAMES: Names = {
     "DeviceMesh._flatten": (NameLocation("2.5", f"{_MESH}._flatten"),),
     "DeviceMesh._unflatten": (NameLocation("2.10", f"{_MESH}._unflatten"),),
     "DeviceMesh._concatenate": (NameLocation("2.10", f"{_MESH}._concatenate"),),
-    # Counting, and forgetting what was worked out before.
+    # Counters, and functions that clear caches.
     "CommDebugMode": _moved("debug.CommDebugMode"),
-    # Counts what ops do by themselves, and what `torch.distributed` does.
+    # This counts neither what ops do by themselves nor what `torch.distributed` does.
     "CommDebugMode(ops)": (
         NameLocation("2.5", f"{_NEW}.debug.CommDebugMode"),
         NameLocation("2.4", f"{_OLD}.debug.CommDebugMode"),
     ),
     "propagator": (NameLocation("2.5", _PROPAGATOR), NameLocation(OLDEST, _OLD_PROPAGATOR)),
     "propagator._fake_mode_lock": (NameLocation("2.12", f"{_PROPAGATOR}._fake_mode_lock"),),
-    # What forgets the layouts that were worked out before, in Python and in C++.
+    # These forget the layouts that were worked out before, in Python and in C++.
     "forget": (
         NameLocation("2.10", f"{_PROPAGATOR}.propagate_op_sharding.cache_clear"),
         NameLocation("2.5", f"{_PROPAGATOR}.propagate_op_sharding.cache.cache_clear"),
         NameLocation(OLDEST, f"{_OLD_PROPAGATOR}.propagate_op_sharding.cache_clear"),
     ),
     "forget_fast": (NameLocation("2.10", "torch._C._clear_DTensor_sharding_propagator_cache"),),
-    # In front of an op: to pass a call on to what is below a dispatch key.
+    # These pass a call on to what is below a dispatch key, in front of an op.
     "OpOverload.redispatch": (NameLocation("2.4", "torch._ops.OpOverload.redispatch"),),
     # Recipes.
     "ParallelStyle": (NameLocation(OLDEST, f"{_NEW}.parallel.ParallelStyle"),),
@@ -105,7 +105,7 @@ NAMES: Names = {
         NameLocation("2.6", f"{_FSDP}.fully_shard"),
         NameLocation("2.4", "torch.distributed._composable.fsdp.fully_shard"),
     ),
-    # The older set_reduce_scatter_divide_factor means nothing to gloo, which averages all the same.
+    # gloo ignores the older set_reduce_scatter_divide_factor, and averages all the same.
     "FSDPModule.set_gradient_divide_factor": (
         NameLocation("2.8", f"{_FSDP}.FSDPModule.set_gradient_divide_factor"),
     ),
@@ -122,16 +122,16 @@ NAMES: Names = {
     "_cp_options": (NameLocation("2.6", f"{_NEW}.experimental._attention._cp_options"),),
 }
 
-# What a placement keeps its mask in, in every release, if its reduction needs one and uses it up.
+# The attribute in which a placement keeps its mask, in every release, if reducing uses one up.
 MASK_ATTRIBUTE = "mask_buffer"
 
-# How every release hides collectives from counters. On a loopback, 4 ranks and 4 MiB, gloo's
+# How every release hides collectives from counters. On a loopback, with 4 ranks and 4 MiB, gloo's
 # reduce-scatter moves as much as its all-reduce, twice what a reduce-scatter needs.
 HIDDEN_COLLECTIVES = ("reduce-scatter: on gloo it is performed as an all-reduce and a slice",)
 
 
 def promises(release: str) -> Promises:
-    """What an answer of this release always shows.
+    """The fields that an answer of this release always shows.
 
     Raises:
         packaging.version.InvalidVersion: not a PEP 440 version.
@@ -152,7 +152,7 @@ LINE_NAMES = (
     "compute_local_shape_and_global_offset", "CommDebugMode",
 )  # fmt: skip
 
-# Place -> how it is called as lines do, which have the newest form.
+# Place -> how to call it in the way that lines do, which have the newest form.
 ADAPTED_CALLS = {
     f"{_OLD}.placement_types._Partial": (
         "Partial = lambda kind='sum': _Partial("
@@ -162,7 +162,7 @@ ADAPTED_CALLS = {
 
 
 class ImportedName(msgspec.Struct, frozen=True):
-    """How a script comes by a name: the import, and a line after it where calls were others."""
+    """How a script gets a name: the import, and a line after it if its call was another."""
 
     name: str
     place: NameLocation
@@ -170,7 +170,7 @@ class ImportedName(msgspec.Struct, frozen=True):
 
 
 def find_imported_names(release: str) -> tuple[ImportedName, ...]:
-    """The names that lines can use in a release, in order; those that it lacks are left out."""
+    """The names that lines can use in a release, in order, without those that it lacks."""
     found = ((name, find_location(NAMES, name, release)) for name in LINE_NAMES)
     return tuple(
         ImportedName(name, where, ADAPTED_CALLS.get(where.path, ""))

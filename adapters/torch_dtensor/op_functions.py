@@ -200,8 +200,8 @@ def set_slice(call: Call) -> str:
     )
 
 
-# What is random: a seed, then the draw. A generator has a state, so that a later draw from the
-# same seed is just the next line.
+# Random ops: a seed, then the draw. A generator has a state, so a later draw from the same seed is
+# just the next line.
 
 
 def _seed(call: Call) -> str:
@@ -240,7 +240,7 @@ def random_array(name: str) -> Callable[[Call], str]:
 
 
 def random_in_place(name: str) -> Callable[[Call], str]:
-    """What modules do to their parameters, on a clone."""
+    """What modules do to their parameters, here on a clone."""
 
     def choose(call: Call) -> str:
         if call.params.get("seeding") != "generator":

@@ -66,7 +66,7 @@ OP_TABLE: dict[str, Entry[Call]] = {
     "max": ("torch.max({x})", f"torch.amax({{x}}{{, dim=axis}}{_KEEP})"),
     "min": ("torch.min({x})", f"torch.amin({{x}}{{, dim=axis}}{_KEEP})"),
     "prod": functions.product,
-    # torch's own default divides by one less than there are.
+    # torch divides by one less than the number of elements by default.
     "var": f"torch.var({{x}}, dim={{axis:None}}, correction={{correction:0}}{_KEEP})",
     "std": f"torch.std({{x}}, dim={{axis:None}}, correction={{correction:0}}{_KEEP})",
     "vector_norm": f"torch.linalg.vector_norm({{x}}, ord={{ord|order}}{{, dim=axis}}{_KEEP})",
@@ -121,7 +121,7 @@ OP_TABLE: dict[str, Entry[Call]] = {
     "ifft": "torch.fft.ifft({x}{, dim=axis})",
     "softmax": "torch.softmax({x}, dim={axis:-1})",
     "log_softmax": "torch.log_softmax({x}, dim={axis:-1})",
-    # torch's own default for eps of rms_norm is another.
+    # torch has another default eps for rms_norm.
     "layer_norm": "F.layer_norm({x}, ({x|last_size},){, w}{, b}, eps={eps:1e-05})",
     "rms_norm": "F.rms_norm({x}, ({x|last_size},){, w}, eps={eps:1e-05})",
     # Losses.
@@ -153,12 +153,12 @@ OP_TABLE: dict[str, Entry[Call]] = {
     "dynamic_update_slice": functions.dynamic_update_slice,
     "set_slice": functions.set_slice,
     "assign_slice": functions.assign_slice,
-    # In place, on a clone, so that the operand stays what it was.
+    # In place, on a clone, so that the operand does not change.
     "inplace_add": "{x}.clone().add_({y})",
     "inplace_subtract": "{x}.clone().sub_({y})",
     "inplace_multiply": "{x}.clone().mul_({y})",
     "inplace_fill": "{x}.clone().fill_({value})",
-    # What makes a DTensor, leaves the global view, or goes back through a program.
+    # Ops that make a DTensor, leave the global view, or go back through a program.
     "arange": f"distribute_tensor(torch.arange({{n}}, dtype={{dtype:torch.float32}}), {_PLACED})",
     "full": (
         f"dtensor.full({{shape}}, {{value}}, dtype={{dtype:torch.float32}}, device_mesh={_PLACED})"

@@ -1,7 +1,7 @@
-"""What does one rank do? Answers tasks in step with the others, and tells what it saw.
+"""What does one rank do? It answers tasks in step with the other ranks, and reports what it saw.
 
-One of several processes that run the same lines in step. It does not know what the others
-see or raise, nor whether anything is right.
+One of several processes that run the same lines in step. It knows neither what the others see or
+raise, nor whether anything is right.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from cases.model import CollectiveKind, Mesh
 from cases.recipes import ModelTensor
 from cases.recipes.parameter_values import parameter_array
 
-# Longer than any deadline: the worker decides when a rank has waited enough.
+# Longer than any deadline: the worker decides when a rank has waited long enough.
 _FOREVER = datetime.timedelta(hours=24)
 
 
@@ -64,8 +64,8 @@ def serve(
 ) -> None:
     """Join the world and answer tasks until the worker is gone.
 
-    ``store``: path of the file that the ranks meet in. ``stacks``: descriptor that SIGUSR1
-    writes this rank's Python stack to. ``progress[number]``: where in a task it is.
+    ``store``: path of the file in which the ranks meet. ``stacks``: descriptor to which SIGUSR1
+    writes this rank's Python stack. ``progress[number]``: how far it is in a task.
     """
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=False, chain=False)
     rank = _Rank(number, link, progress, recorder)
@@ -96,7 +96,7 @@ class _Rank:
         self._fulls: dict[str, Array] = {}
 
     def at(self, place: int) -> None:
-        """Leave word of how far this rank has come."""
+        """Note how far this rank has come."""
         self._progress[self._number] = place
 
     def given(self, data: InputData, position: int) -> torch.Tensor:
@@ -106,26 +106,26 @@ class _Rank:
     def drawn(
         self, tensor: ModelTensor, sizes: dict[str, int], dtype: str, held: Ranges
     ) -> torch.Tensor:
-        """The numbers that a tensor of a recipe has in these ranges."""
+        """The part of a recipe's tensor in these ranges."""
         whole = parameter_array(tensor, sizes, dtype)
         return to_tensor(pack(whole[tuple(slice(*span) for span in held)]))
 
     def kept(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A copy: an optimiser writes to what it steps."""
+        """A copy, because an optimiser writes to the tensors that it updates."""
         return tensor.detach().clone()
 
     def bare(self) -> contextlib.AbstractContextManager[object]:
-        """Nothing is fake here."""
+        """No context: nothing is fake here."""
         return contextlib.nullcontext()
 
     def raised(self, raised: Raised) -> None:
-        """Tell the worker, and wait for its word."""
+        """Tell the worker, and wait for its message."""
         self._link.sendall(rank_messages.encode_frame(raised))
         if not isinstance(rank_messages.receive_message(self._link), Continue):
             os._exit(0)
 
     def answer(self, task: Task) -> None:
-        """Evaluate the lines of a task, and send what came of it."""
+        """Evaluate the lines of a task, and send the results."""
         run, lines = TaskRun(), self._evaluation
         clear_layout_caches()
         self._recorder.strange.clear()
@@ -133,21 +133,21 @@ class _Rank:
         lines.make_meshes(task, run)
         report = Report()
         if any(self._number in mesh.devices for _, mesh in task.meshes):
-            # One rank is enough: what ranks record is compared between them.
+            # One rank is enough, since the records of ranks are compared with one another.
             first = self._number == task.mesh.devices[0]
             checked = task.checked and first and has("CommDebugMode(ops)")
-            # CommDebugMode takes ops apart, which moves last bits.
+            # CommDebugMode takes ops apart, which changes last bits.
             lines.alone(task, run)
             with self._recorder, self._debug if checked else contextlib.nullcontext():
                 lines.place(task, run)
                 lines.evaluate(task, run)
-                # No graph of what is ours: that of the program stays as it is.
+                # No autograd graph for our own calls; the program's graph stays as it is.
                 with torch.no_grad():
                     lines.materialise(task, run)
             with torch.no_grad():
                 report = self._report(task, run, checked)
         else:
-            # Torch has it that groups are made by every rank, late ones too.
+            # In torch every rank has to make a group, also a late one.
             lines.lines((line for line in task.derived if line.after), run)
         lines.at(run, last=True)
         self._link.sendall(rank_messages.encode_frame(report))

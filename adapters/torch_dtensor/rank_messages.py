@@ -16,14 +16,14 @@ from adapters.framing import make_frame, read_frame
 from cases.arrays import Array
 from cases.model import PASSES, Foreign, Layout, Mesh, Recipe
 
-# What a rank does about a recipe, in this order.
+# The phases of a recipe on a rank, in this order.
 PHASES = ("plain", "place", *PASSES)
 
 
 class Line(msgspec.Struct, frozen=True, array_like=True):
     """A named expression. ``name`` is the program's, ``variable`` what lines call it.
 
-    ``after``: of a mesh, the input or result that is there before it; "" for none.
+    ``after``: for a mesh, the input or result that exists before it; "" for none.
     """
 
     name: str
@@ -42,7 +42,7 @@ class InputData(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TensorOnDerivedMesh(msgspec.Struct, frozen=True, array_like=True):
-    """Where an input or result lies, if on a derived mesh: its variable, and all of its devices."""
+    """An input or result on a derived mesh: that mesh's variable, and all of its devices."""
 
     name: str
     variable: str
@@ -53,11 +53,10 @@ class Task(msgspec.Struct, frozen=True, array_like=True, tag="task"):
     """A question as the lines that a rank evaluates.
 
     ``mesh`` is the question's. ``meshes``: variables of meshes over devices; every rank of the
-    world makes every one, in this order. ``derived``: meshes made from them. ``checked``:
-    whether one rank counts collectives by CommDebugMode as well. ``whole``: results that are
-    plain, and the whole value on each rank. ``context``: the region that the steps run in.
-    ``homes``: of what lies on derived meshes. ``recipe``: a training step in place of inputs and
-    steps.
+    world makes every one, in this order. ``derived``: meshes made from them. ``checked``: whether
+    one rank counts collectives by CommDebugMode as well. ``whole``: results that are plain tensors,
+    and the whole value on each rank. ``context``: the region in which the steps run. ``homes``:
+    tensors on derived meshes. ``recipe``: a training step in place of inputs and steps.
     """
 
     mesh: Mesh
@@ -73,20 +72,20 @@ class Task(msgspec.Struct, frozen=True, array_like=True, tag="task"):
     recipe: Recipe | None = None
 
     def home(self, name: str) -> TensorOnDerivedMesh | None:
-        """Where an input or result lies, if on a derived mesh."""
+        """The derived mesh of an input or result; None if it is on no such mesh."""
         return next((home for home in self.homes if home.name == name), None)
 
     def late(self, name: str) -> tuple[Line, ...]:
-        """The meshes that are derived once the input or result ``name`` is there; "" the others."""
+        """The meshes that are derived after the input or result ``name``; "" for the others."""
         return tuple(line for line in self.derived if line.after == name)
 
 
 class Continue(msgspec.Struct, frozen=True, array_like=True, tag="go"):
-    """Every rank raised as you did: go on with what comes after."""
+    """Every rank raised as you did: go on with the next place."""
 
 
 class SendFullTensors(msgspec.Struct, frozen=True, array_like=True, tag="wanted"):
-    """Send these full tensors whole: ranks differ."""
+    """Send these full tensors whole, because ranks differ."""
 
     names: tuple[str, ...]
 
@@ -94,8 +93,8 @@ class SendFullTensors(msgspec.Struct, frozen=True, array_like=True, tag="wanted"
 class Raised(msgspec.Struct, frozen=True, array_like=True, tag="raised"):
     """What a rank raised, where, and which collectives it had fired by then.
 
-    ``missing``: ``line`` says what this release does not have. ``halfway``: some of them in
-    the very line that raised.
+    ``missing``: whether ``line`` says what this release lacks. ``halfway``: whether collectives
+    were fired in the very line that raised.
     """
 
     error: str
@@ -109,9 +108,9 @@ class Raised(msgspec.Struct, frozen=True, array_like=True, tag="raised"):
 class RankObservation(msgspec.Struct, frozen=True, array_like=True):
     """What one rank saw of one name.
 
-    ``mesh`` is None where it is the question's. ``shard`` is None of what is not on the mesh at
-    all. ``full``: the array on the first position of the mesh, its `digest` elsewhere, None where
-    there is none. ``note``: what torch says beyond a layout.
+    ``mesh`` is None if it is the question's. ``shard`` is None if the tensor is not on the mesh.
+    ``full``: the array on the first position of the mesh, its `digest` elsewhere, None if there is
+    none. ``note``: what torch says beyond a layout.
     """
 
     name: str
@@ -128,9 +127,9 @@ class RankObservation(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Report(msgspec.Struct, frozen=True, array_like=True, tag="report"):
-    """Everything that one rank saw; empty for a rank outside every mesh.
+    """All that one rank saw; empty for a rank outside every mesh.
 
-    ``program``: the collectives of a recipe's passes, None where it did not come to their end.
+    ``program``: the collectives of a recipe's passes, None if it did not come to their end.
     """
 
     seen: tuple[RankObservation, ...] = ()
@@ -165,13 +164,13 @@ def receive_message(link: socket.socket) -> Task | Continue | SendFullTensors | 
 
 
 def digest(array: Array) -> bytes:
-    """The same for two arrays when dtype, shape and bytes are, and for no others."""
+    """Equal for two arrays only if dtype, shape and bytes are equal."""
     head = f"{array.dtype}{array.shape}".encode()
     return hashlib.blake2b(head + array.data, digest_size=16).digest()
 
 
 def progress_points(task: Task) -> tuple[str, ...]:
-    """The names of the places in a task that a rank can be at, in order."""
+    """The places in a task at which a rank can be, in order, by name."""
     made = [line.name for line in (*(data.line for data in task.inputs), *task.steps)]
     return (
         *(name for name, _ in task.meshes),

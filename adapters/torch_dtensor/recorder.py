@@ -1,12 +1,12 @@
 """Which collectives does torch fire? Each is noted once, with its group, where it is dispatched.
 
-Sees the functional collectives that DTensor issues and the c10d ops that `torch.distributed`
-issues (scatter, broadcast, FSDP), before the backend splits or merges them. What they are
-for, and what they should have been, it does not know.
+Sees the functional collectives that DTensor issues and the c10d ops that `torch.distributed` issues
+(scatter, broadcast, FSDP), before the backend splits or merges them. Knows neither their purpose
+nor what they should have been.
 
-It stands in the dispatcher in front of these ops alone. A TorchDispatchMode stands in front
-of every op: that makes a redistribute a third slower on each rank, and is kept for
-CommDebugMode, which counts by other means and so checks this.
+It stands in the dispatcher in front of these ops alone. A TorchDispatchMode stands in front of
+every op, which makes a redistribute a third slower on each rank. Only CommDebugMode uses that way;
+it counts by other means and so checks this.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from adapters.torch_dtensor.compat import DTensor, has
 from cases.layout import axis_groups
 from cases.model import CollectiveKind, Mesh
 
-# Below autograd, dispatch modes and tensor subclasses, DTensor among them: whatever any of
-# them fires comes by here. Above the backends. Torch itself has nothing here for these ops.
+# Below autograd, dispatch modes and tensor subclasses such as DTensor, so that whatever any of them
+# fires comes here, and above the backends. Torch itself has nothing at this key for these ops.
 _KEY = "BackendSelect"
 
 Axes = Callable[[str], tuple[tuple[str, ...], int]]
@@ -43,7 +43,7 @@ Axes = Callable[[str], tuple[tuple[str, ...], int]]
 class Recorder:
     """Notes every collective that this process fires while it is active. One per process.
 
-    ``strange``: names of ops that look like collectives and that it has no kind for.
+    ``strange``: names of ops that look like collectives and have no kind.
     """
 
     def __init__(self) -> None:
@@ -52,10 +52,10 @@ class Recorder:
         self._active = False
         self._mode: Any = None
         if not has("OpOverload.redispatch"):
-            # Nothing can stand in front of an op alone and pass a call on.
+            # In this release nothing can stand in front of one op and pass its call on.
             self._mode = _Mode(self)
             return
-        # Kept, since the kernels go when their libraries do.
+        # Kept, because the kernels go when their libraries do.
         library: Any = torch.library.Library
         self._libraries = {name: library(name, "IMPL") for name in NAMESPACES}
         for name in torch._C._dispatch_get_all_op_names():
@@ -76,14 +76,14 @@ class Recorder:
         self._active = False
 
     def _kernel(self, name: str, op: Any) -> Callable[..., Any]:
-        """What stands in front of an op: notes the call, and passes it on."""
+        """The kernel in front of an op: it notes the call, and passes it on."""
         run = op.redispatch
         below = torch._C._dispatch_keyset_full_after(getattr(torch._C.DispatchKey, _KEY))
 
         def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
             if not self._active:
                 return run(keyset & below, *args, **kwargs)
-            # Functional collectives are made of c10d ops, which are not to count again.
+            # Functional collectives consist of c10d ops, which must not count again.
             self._active = False
             try:
                 self._note(name, args)
@@ -111,7 +111,7 @@ class Recorder:
 
 
 class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Stands in front of every op, and has a recorder note those that are collectives."""
+    """Stands in front of every op, and has a recorder note the collectives among them."""
 
     def __init__(self, recorder: Recorder):
         super().__init__()  # type: ignore[no-untyped-call]
@@ -120,8 +120,8 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Pass the op on; what it is made of is not to count again."""
-        # DTensor first takes it apart: what it makes of it comes by here.
+        """Pass the op on; the ops of which it consists do not count again."""
+        # DTensor first takes the op apart; the ops that it makes of it come here too.
         if any(issubclass(one, DTensor) for one in types):
             return NotImplemented
         recorder, name = self._recorder, func._schema.name
@@ -141,7 +141,7 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 class GroupAxes:
     """What a process group means to one rank: the axes of a mesh, and the size.
 
-    ``meshes``: the meshes that a group's axes are looked for in, in this order, each with the
+    ``meshes``: the meshes in which a group's axes are looked for, in this order, each with the
     names of its groups, axis by axis.
     """
 
@@ -157,7 +157,7 @@ class GroupAxes:
         """Axes in mesh order, and size; no axes for a group that is not along any."""
         if group not in self._known:
             ranks = parse_ranks(group)
-            # By its rank alone, one axis of size 1 cannot be told from another.
+            # Its ranks alone do not tell one axis of size 1 from another.
             narrow = ranks is not None and len(ranks) == 1
             if ranks is None:
                 c10d: Any = dist.distributed_c10d
@@ -188,8 +188,8 @@ def find_count_differences(
 ) -> tuple[str, ...]:
     """How the recorder's counts differ from CommDebugMode's, a sentence for each kind.
 
-    ``counted``: what ``get_comm_counts`` gives, by op; it spells functional collectives
-    without the leading underscore.
+    ``counted``: the result of ``get_comm_counts``, by op; it spells functional collectives without
+    the leading underscore.
     """
     theirs: Counter[CollectiveKind] = Counter()
     unknown = []

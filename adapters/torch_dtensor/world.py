@@ -1,7 +1,7 @@
-"""How are ranks started, asked and ended? A group of forked processes, and what befalls them.
+"""How are ranks started, asked and ended? A group of forked processes, and what can happen to them.
 
-Sees deaths, silence and deadlines, and makes ends of them. Of what is said it knows only
-that a rank may have raised. It is forked from, so nothing here may start a thread.
+Notices deaths, silence and deadlines, and turns them into ends of answers. Of a message it only
+knows whether a rank raised. This process is forked, so nothing here may start a thread.
 """
 
 from __future__ import annotations
@@ -32,31 +32,33 @@ from adapters.torch_dtensor.rank_messages import (
 )
 from cases.model import Mesh
 
-# Seconds without a word in which ranks that are waited for hardly had or wanted a processor: they
-# wait for one another, for ever. Ranks that only lack a processor are runnable, not asleep, and
-# ranks that are to raise alike may be at work for a minute first: torch 2.15 lays attention out.
+# If ranks that are waited for say nothing for so many seconds, and hardly used or wanted a
+# processor, they wait for one another for ever. Ranks that only lack a processor are runnable and
+# not asleep. Ranks that are about to raise may be at work for a minute first: torch 2.15 lays
+# attention out.
 SILENCE = 2.0
-# The same once one of them has raised, and is never coming.
+# The same after one of the ranks has raised and will not come.
 SILENCE_AFTER_ERROR = 1.0
-# How often, in seconds, ranks are looked at for it.
+# Seconds between looks at the ranks.
 SAMPLE_INTERVAL = 0.25
-# Of the looks, as many may find a rank running: threads of gloo wake up now and then.
+# The share of looks that may find a rank running: threads of gloo wake up now and then.
 MAX_RUNNING_SHARE = 0.25
 # Clock ticks of a processor, some 10 ms each, that a rank may use meanwhile.
 MAX_TICKS = 3
-# Seconds for ranks to write their stacks, which takes a signal handler microseconds.
+# Seconds for ranks to write their stacks. A signal handler takes microseconds.
 STACK_SECONDS = 0.4
-# Seconds for a rank to end once its link has.
+# Seconds for a rank to end after its link has ended.
 EXIT_SECONDS = 1.0
-# File descriptors of a rank, beside the inherited, past which its world is renewed. Each mesh
-# of two axes costs a rank some 12 and 6 threads; at thousands all is several times slower.
+# File descriptors of a rank, besides the inherited ones, beyond which its world is renewed. Each
+# mesh of two axes costs a rank some 12, and 6 threads; with thousands everything is several times
+# slower.
 FD_LIMIT = 256
 
 Serve = Callable[[int, int, socket.socket, str, int, memoryview], None]
 
 
 class WorldFailure(Exception):
-    """The world is of no more use: how the question that met this ended."""
+    """The world cannot be used again; ``end`` says how the question that met this ended."""
 
     def __init__(self, end: Crashed | Hung):
         super().__init__(str(end))
@@ -66,7 +68,7 @@ class WorldFailure(Exception):
 class World:
     """Ranks 0 to ``size`` - 1, alive from here to `close`, each running ``serve``.
 
-    Ranks meet in a file in memory, so that two worlds cannot; they talk over the loopback
+    Ranks meet in a file in memory, so that those of two worlds cannot. They talk over the loopback
     interface, and die with this process.
 
     Raises:
@@ -96,23 +98,23 @@ class World:
             self._selector.register(link, selectors.EVENT_READ, _Inbox(number))
 
     def _live(self, number: int, serve: Serve, link: socket.socket) -> None:
-        """The life of a rank, in its own process."""
+        """What a rank does in its own process, from its fork to its end."""
         store = f"/proc/self/fd/{self._store}"
         serve(number, self.size, link, store, self._stacks[number], self._progress)
 
     def usable(self) -> bool:
         """Whether every rank lives and has file descriptors to spare."""
-        # A rank says nothing unasked, so what there is to read is its end.
+        # A rank sends nothing unasked, so if there is something to read it is the end.
         if self._selector.select(0):
             return False
         grown, self._grown = self._grown, False
         return not grown or all(len(os.listdir(f"/proc/{pid}/fd")) < FD_LIMIT for pid in self._pids)
 
     def ask(self, task: Task, deadline: float) -> dict[int, RankMessage]:
-        """Give a task to every rank, and hear the first that each says of it.
+        """Give a task to every rank; the first message of each about it.
 
         Raises:
-            Fault: as `send` and `hear`.
+            WorldFailure: as for `send` and `hear`.
         """
         self._printed = fork.stderr_size()
         new = {mesh for _, mesh in task.meshes} - self._meshes
@@ -129,7 +131,7 @@ class World:
         """Send a message to some ranks.
 
         Raises:
-            Fault: a rank is dead, or does not listen by ``deadline`` (of `time.monotonic`).
+            WorldFailure: a rank is dead, or does not listen by ``deadline`` (of `time.monotonic`).
         """
         body = rank_messages.encode_frame(message)
         for rank in ranks:
@@ -143,7 +145,7 @@ class World:
                     raise self._crashed(rank) from None
 
     def _wait(self, rank: int, deadline: float) -> None:
-        """Until the link of a rank takes more, which an idle rank's does at once."""
+        """Wait until the link of a rank takes more, which an idle rank's does at once."""
         seconds = max(deadline - time.monotonic(), 0)
         if not select.select([], [self._links[rank]], [], seconds)[1]:
             raise self._hung("a rank does not listen", {rank}, {})
@@ -152,9 +154,9 @@ class World:
         """The next message of each of some ranks.
 
         Raises:
-            Fault: a rank of the world died, or some were silent: at ``deadline``, or when all of
-                them have been asleep for `SILENCE`, or for `SILENCE_AFTER_ERROR` if another had
-                raised.
+            WorldFailure: a rank of the world died, or some were silent: at ``deadline``, or when
+                all of them have been asleep for `SILENCE`, or for `SILENCE_AFTER_ERROR` if another
+                has raised.
         """
         due = set(ranks)
         said: dict[int, RankMessage] = {}
@@ -185,7 +187,7 @@ class World:
         return said
 
     def _look(self, ranks: Iterable[int]) -> list[_Activity]:
-        """How ranks are doing; nothing where one is just ending, as its link will tell."""
+        """What the ranks are doing; None if one is just ending, which its link will tell."""
         used, running = [], False
         try:
             for rank in ranks:
@@ -215,10 +217,10 @@ class World:
 
     def _crashed(self, *dead: int) -> WorldFailure:
         fates = {rank: fork.describe_exit(self._pids[rank], EXIT_SECONDS) for rank in sorted(dead)}
-        # Of several, one that was killed is likelier the cause than one that left.
+        # If several died, a killed one is more likely the cause than one that left.
         rank = min(fates, key=lambda rank: (not fates[rank].startswith("SIG"), rank))
-        # Where several die of one fault, which of them is found dead first is chance, and so is
-        # how memory that was overwritten ends them: malloc aborts, or the next access faults.
+        # If several die of one fault, chance decides which of them is found dead first. Chance also
+        # decides how overwritten memory ends them: malloc aborts, or the next access faults.
         how = "SIGABRT or SIGSEGV" if fates[rank] in ("SIGABRT", "SIGSEGV") else fates[rank]
         ends = "".join(f"rank {rank}: {fate}\n" for rank, fate in fates.items())
         printed = ends + fork.read_stderr_since(self._printed)
@@ -228,21 +230,21 @@ class World:
         self, why: str, silent: set[int], said: dict[int, RankMessage], raised: Sequence[int] = ()
     ) -> WorldFailure:
         stacks = self._read_stacks(sorted(silent))
-        # The lowest, not the quickest: the same on every run.
+        # The lowest rank and not the quickest, so that every run gives the same.
         if raised and isinstance(what := said[min(raised)], Raised):
             text = f"rank {min(raised)}: {what.error}: {what.line}"
             return WorldFailure(Hung(why, what.place, text, stacks))
-        # The one that is furthest behind keeps the others waiting.
+        # The rank that is furthest behind keeps the others waiting.
         place = min((self._progress[rank] for rank in silent), default=-1)
         return WorldFailure(Hung(why, self._places[place], "", stacks))
 
     def _read_stacks(self, ranks: list[int]) -> tuple[str, ...]:
-        """The Python stack of each of ``ranks`` outside this suite, "" for the others."""
+        """The Python stack of each of ``ranks`` outside this suite; "" for the others."""
         for rank in ranks:
             os.kill(self._pids[rank], signal.SIGUSR1)
         stop = time.monotonic() + STACK_SECONDS
         sizes, before = [0], [-1]
-        # Until all have written, and what they wrote has stopped growing.
+        # Until all have written, and the texts have stopped growing.
         while time.monotonic() < stop and (sizes != before or not all(sizes)):
             time.sleep(0.02)
             before, sizes = sizes, [os.fstat(self._stacks[rank]).st_size for rank in ranks]
@@ -254,7 +256,7 @@ class World:
 
 
 class _Activity(NamedTuple):
-    """What was seen of some ranks: when, their ticks of a processor so far, whether one ran."""
+    """What was seen of some ranks: when, their processor ticks so far, whether one was running."""
 
     at: float
     used: tuple[int, ...]
@@ -285,7 +287,7 @@ class _Inbox:
         self._received = FrameBuffer()
 
     def fill(self, link: socket.socket) -> bool:
-        """Take in what is there; False at the end, which is the rank's."""
+        """Take in what has come; False at the end, which is the rank's."""
         try:
             data = link.recv(1 << 20)
         except BlockingIOError:

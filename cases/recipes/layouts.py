@@ -63,7 +63,7 @@ def _split(row: RecipeKind, role: str) -> tuple[str, ...]:
 
 
 def tensor_layouts(row: RecipeKind, sizes: Sizes, mesh: Mesh) -> dict[str, Layout]:
-    """Layouts of every parameter, its gradient and its next value; of out, and of the gradient of x."""
+    """Layouts of each parameter, its gradient and next value; of out, and of the gradient of x."""
     model = MODELS[row.model]
     found: dict[str, Layout] = {}
     for tensor in model.parameters:

@@ -50,7 +50,7 @@ def _norm(x: NDArray[Any], weight: NDArray[Any]) -> NDArray[Any]:
 
 
 def _rotated(x: NDArray[Any]) -> NDArray[Any]:
-    """Of [batch, seq, heads, head]: each head's halves, rotated by angles that grow with position."""
+    """Of [batch, seq, heads, head]: each head's halves, rotated by angles that grow."""
     half = x.shape[-1] // 2
     rates = THETA ** (-np.arange(half) / half)
     angles = (np.arange(x.shape[1])[:, None] * rates)[:, None, :]

@@ -1,8 +1,7 @@
 """What are the models of recipes in torch? Plain modules, which know nothing of devices.
 
-Each computes what `cases.recipes.meaning` says, with parameters of the same names. Where a
-split makes a size another on each rank, it is read from what arrives (``-1``), as torchtitan's
-models do.
+Each computes what `cases.recipes.meaning` says, with parameters of the same names. If a split gives
+a size another value on each rank, it is read from what arrives (``-1``), as in torchtitan's models.
 """
 
 from __future__ import annotations
@@ -51,16 +50,16 @@ def _rotated(x: Tensor, turns: Tensor) -> Tensor:
 
 
 class CoreAttention(nn.Module):
-    """Values mixed by what queries make of keys, none of them later if causal. No parameters."""
+    """Values mixed by the weights of queries and keys; if causal, no later ones. No parameters."""
 
     def __init__(self, causal: bool):
         super().__init__()
         self.causal = causal
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, start: int | None = None) -> Tensor:
-        """Of [batch, seq, heads, head] each, k and v with heads of their own, of groups of q's.
+        """Of [batch, seq, heads, head] each; k and v may have fewer heads, one for a group of q's.
 
-        ``start``: where the queries begin among the keys, if these are more.
+        ``start``: where the queries begin among the keys, if there are more keys.
         """
         group = q.shape[2] // k.shape[2]
         k, v = (one.repeat_interleave(group, dim=2) for one in (k, v))

@@ -37,12 +37,13 @@ from cases.recipes import RecipeKind
 
 ParallelPlan = dict[str, ParallelStyle]
 
-# How a module's parts are laid out along the tensor axis, by model; "" is the module itself. The
-# argument is how activations lie between the parts: Replicate, or Shard(1) of sequence parallelism.
+# By model, how a module's parts are laid out along the tensor axis; "" is the module itself. The
+# argument is the layout of activations between the parts: Replicate, or Shard(1) for sequence
+# parallelism.
 PLANS: dict[str, Callable[[Placement], ParallelPlan]] = {
     "mlp": lambda kept: {"up": ColwiseParallel(), "down": RowwiseParallel()},
     "attention": lambda kept: {
-        # One relayout for wq, wk and wv together, both ways.
+        # One redistribution for wq, wk and wv together, both ways.
         "": PrepareModuleInput(
             input_layouts=(kept, None), desired_input_layouts=(Replicate(), None)
         ),
@@ -65,7 +66,7 @@ PLANS: dict[str, Callable[[Placement], ParallelPlan]] = {
     "head": lambda kept: {
         "tok_embeddings": RowwiseParallel(input_layouts=Replicate(), output_layouts=kept),
         "norm": norm_style(kept),
-        # A DTensor, as loss_parallel wants it.
+        # loss_parallel needs a DTensor.
         "output": ColwiseParallel(
             input_layouts=kept, output_layouts=Shard(-1), use_local_output=False
         ),
@@ -83,19 +84,19 @@ def _below(path: str, plan: ParallelPlan) -> ParallelPlan:
 
 
 def data_axes(row: RecipeKind) -> tuple[str, ...]:
-    """The axes along which devices see other tokens, and parameters are the same or sharded."""
+    """The axes along which devices have different tokens, and parameters are equal or sharded."""
     return tuple(
         axis for axis in row.axes if axis in row.batch + row.sequence and axis != row.tensor
     )
 
 
 def sequence_axes(row: RecipeKind) -> tuple[str, ...]:
-    """The axes along which attention itself sees other places: not those of tensor parallelism."""
+    """The axes along which attention has other positions, without those of tensor parallelism."""
     return tuple(axis for axis in row.sequence if axis != row.tensor)
 
 
 def apply_tensor_parallelism(row: RecipeKind, module: nn.Module, mesh: DeviceMesh) -> None:
-    """Lay out along the tensor and the expert axis what they split, and gather keys."""
+    """Lay out what the tensor axis and the expert axis split, and gather keys."""
     if row.tensor:
         kept: Placement = Shard(1) if row.tensor in row.sequence else Replicate()
         parallelize_module(module, mesh[row.tensor], PLANS[row.model](kept))
@@ -111,9 +112,9 @@ def apply_tensor_parallelism(row: RecipeKind, module: nn.Module, mesh: DeviceMes
 def apply_data_parallelism(
     row: RecipeKind, module: nn.Module, mesh: DeviceMesh, dims: Mapping[str, int]
 ) -> None:
-    """Shard what FSDP shards, and see to the gradients along every other data axis.
+    """Shard what FSDP shards, and handle the gradients along every other data axis.
 
-    ``dims``: the dim by which FSDP shards a parameter, by its name.
+    ``dims``: by the name of a parameter, the dim by which FSDP shards it.
     """
     axes = data_axes(row)
     by_dim = {id(one): Shard(dims[name]) for name, one in module.named_parameters() if name in dims}
@@ -135,11 +136,11 @@ def _manage(
     dims: Mapping[int, Shard],
 ) -> None:
     if axes:
-        # Older than the keywords below is no release that has it.
+        # No release that has this is older than the keywords below.
         require("FSDPModule.set_gradient_divide_factor")
     sharding = tuple(axis for axis in axes if axis in row.shard)
     if sharding:
-        # Replicas are in the outer dim of a mesh of two.
+        # Replicas are along the outer axis of a mesh of two.
         outer = tuple(axis for axis in axes if axis not in row.shard)
         managed = fully_shard(
             module,
@@ -152,30 +153,30 @@ def _manage(
         managed = replicate(module, mesh=mesh[axes], ignored_params=apart)
     else:
         return
-    # The losses of devices are shares of one mean: their gradients are summed, not averaged.
+    # The losses of devices are shares of one mean, so their gradients are summed and not averaged.
     managed.set_gradient_divide_factor(1.0)
 
 
 def uses_ring_attention(row: RecipeKind) -> bool:
-    """Whether attention is torch's own context parallelism, rather than a layout of the plan."""
+    """Whether attention is torch's own context parallelism, and not a layout of the plan."""
     return row.name == "attention-ring"
 
 
 @contextlib.contextmanager
 def ring_attention_region(mesh: DeviceMesh, buffers: list[torch.Tensor]) -> Iterator[None]:
     """The region of torch's context parallelism, which splits the buffers x, target and angles."""
-    # Every release that has this region has these two, at this place.
+    # Every release that has this region has both names at this place.
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    # Keys and values are to go round, each device sending to the next; places stay in order.
+    # Keys and values go round, each device sending to the next; positions stay in order.
     options = ring_options
     before = options.rotate_method, options.enable_load_balance
     set_rotate_method("alltoall")
     options.enable_load_balance = False
     try:
-        # Torch's ring is made of fused kernels for GPUs. A CPU's fused kernel has no layout rule
-        # backward, and forward torch searches for one for minutes. Attention that is written out
-        # in single ops has the layouts of these.
+        # Torch's ring consists of fused kernels for GPUs. A CPU's fused kernel has no layout rule
+        # backward, and forward torch searches for one for minutes. Attention written out in single
+        # ops has the layouts of those ops.
         written_out = sdpa_kernel(SDPBackend.MATH)
         with written_out, context_parallel(mesh, buffers=buffers, buffer_seq_dims=[1, 1, 0]):
             yield

@@ -1,4 +1,4 @@
-"""What is one training step of a recipe, on one rank? And what is there to see of it.
+"""What is one training step of a recipe on one rank, and what does it show?
 
 A step runs a model of `models` under its plan in `parallel_plans`: forward, loss, backward and one
 update by plain gradient descent. Before it, the unsharded model does the same step alone on one
@@ -42,22 +42,22 @@ class TensorSource(Protocol):
     def drawn(
         self, tensor: ModelTensor, sizes: dict[str, int], dtype: str, held: Ranges
     ) -> torch.Tensor:
-        """What a parameter or an input has in these ranges."""
+        """The part of a parameter or an input in these ranges."""
         ...
 
     def kept(self, tensor: torch.Tensor) -> torch.Tensor:
-        """What a tensor holds now, whatever is written to it later."""
+        """What a tensor holds now, unchanged by later writes to it."""
         ...
 
     def bare(self) -> contextlib.AbstractContextManager[object]:
-        """What meshes are made and read in, which are real in every world."""
+        """A context in which meshes are made and read. They are real in every world."""
         ...
 
 
 class Step:
-    """One step, by a method for each of `wire.PHASES`, which gives what there is to show.
+    """One step, with a method for each of `rank_messages.PHASES`, which gives what it shows.
 
-    ``on`` is the mesh as data, ``rank`` this process. ``note``: the type of the result, where the
+    ``on`` is the mesh as data, ``rank`` this process. ``note``: the type of the result, if the
     module gives a tensor of a kind of its own.
     """
 
@@ -74,7 +74,7 @@ class Step:
         self.note = ""
 
     def plain(self) -> NamedTensors:
-        """The step of the module as it is, on whole inputs."""
+        """The step of the plain module, on whole inputs."""
         module = self._plain_module()
         x, target = (self._drawn(tensor, _whole(tensor)) for tensor in self._model.inputs)
         x.requires_grad_(self._x_has_gradient())
@@ -102,7 +102,7 @@ class Step:
         return {**shown, "x": self._x, "target": self._target}
 
     def forward(self) -> NamedTensors:
-        """Result and loss: of the whole batch, though backward goes from each device's share."""
+        """Result and loss of the whole batch; backward starts from each device's share."""
         axes = parallel_plans.sequence_axes(self._row)
         if parallel_plans.uses_ring_attention(self._row):
             turns = self._turns(())
@@ -117,7 +117,7 @@ class Step:
         self._x.requires_grad_(self._x_has_gradient())
         out = self._module(self._x, *turns)
         if isinstance(out, DTensor):
-            # Of logits that are split. Backward has to be in it as well.
+            # For split logits. Backward has to be in it as well.
             self._region.enter_context(loss_parallel())
         self._loss = self._share(out, self._target)
         loss = self._loss.detach()
@@ -126,7 +126,7 @@ class Step:
         for group in self._sharers():
             loss = all_reduce(loss, "sum", group)
         if isinstance(out, AsyncCollectiveTensor):
-            # Its last collective is issued, and waited for by whoever uses it first.
+            # Its last collective has been issued; the first use of the result waits for it.
             self.note = type(out).__name__
         return {
             "out": self._on_mesh(out.detach(), data_layout(self._row, self._model.out)),
@@ -148,7 +148,7 @@ class Step:
         return {f"new/{name}": one.detach() for name, one in self._module.named_parameters()}
 
     def close(self) -> None:
-        """Leave the regions of loss and attention, which change torch for everybody."""
+        """Leave the regions of loss and attention, which change torch for the whole process."""
         self._region.close()
 
     def _dims(self) -> dict[str, int]:
@@ -164,7 +164,7 @@ class Step:
         return "grad/x" in observed_names(self._row)
 
     def _drawn(self, tensor: ModelTensor, layout: Layout) -> torch.Tensor:
-        """What this rank has of a tensor under a layout."""
+        """This rank's part of a tensor under a layout."""
         held = self._held(layout, tensor.sizes(self._sizes))
         return self._source.drawn(tensor, self._sizes, self._dtype, held)
 
@@ -180,23 +180,23 @@ class Step:
         return module
 
     def _turns(self, axes: tuple[str, ...]) -> tuple[torch.Tensor, ...]:
-        """The rotary angles of the places that this rank has if ``axes`` split the sequence."""
+        """The rotary angles of this rank's positions if ``axes`` split the sequence."""
         if "head" not in self._sizes:
             return ()
         (places,) = self._held(Layout((axes,)), (self._sizes["seq"],))
         return (rotary_angles(*places, self._sizes["head"]),)
 
     def _share(self, out: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """The share of the mean over the whole batch that comes of these."""
+        """This device's share of the mean over the whole batch."""
         count = math.prod(self._model.inputs[1].sizes(self._sizes))
-        # Losses are taken of at least float32.
+        # Losses have at least float32.
         out = out.to(torch.promote_types(out.dtype, torch.float32))
         if self._model.loss == "squares":
             return F.mse_loss(out, target.to(out.dtype), reduction="sum") / count
         return F.cross_entropy(out.flatten(0, 1), target.flatten(), reduction="sum") / count
 
     def _sharers(self) -> list[DeviceMesh | dist.ProcessGroup]:
-        """The groups over which shares of the loss are summed: that of all devices, or by axis."""
+        """The groups over which shares of the loss are summed: one for all, or one per axis."""
         axes = [axis for axis in self._row.axes if axis in self._row.batch + self._row.sequence]
         world = dist.group.WORLD
         everybody = len(axes) == self._mesh.ndim > 1
@@ -207,8 +207,8 @@ class Step:
     def _on_mesh(self, value: torch.Tensor, layout: Layout) -> DTensor:
         """A result on the whole mesh.
 
-        A module's result is local, or a DTensor on some of the axes: there it says itself how it
-        lies. Along the others it lies as the plan has it, which is not torch's word.
+        A module's result is local, or a DTensor on some of the axes, which reports its own layout
+        there. Along the other axes it has the plan's layout, which torch does not report.
         """
         names = self._on.names
         placements = [_placement(layout, axis) for axis in names]

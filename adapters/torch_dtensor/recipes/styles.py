@@ -1,7 +1,7 @@
-"""Which parallel styles does a recipe need that torch does not have? Each as torchtitan has it.
+"""Which parallel styles does a recipe need that torch does not have? Each as in torchtitan.
 
-A style says how the parameters of a module are laid out along one mesh axis, and what becomes
-of its inputs and outputs. What torch has is in `torch.distributed.tensor.parallel`.
+A style says how the parameters of a module are laid out along one mesh axis, and how its inputs and
+outputs change. torch's own styles are in `torch.distributed.tensor.parallel`.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class ReplicatedModule(ParallelStyle):
 
 
 class GatheredKeys(ParallelStyle):
-    """Queries stay split by the sequence; keys and values are gathered, as Llama 3 does it.
+    """Queries stay split by the sequence; keys and values are gathered, as for Llama 3.
 
-    For a module that takes q, k and v with the sequence in dim 1, and then the place where the
-    queries begin.
+    For a module that takes q, k and v with the sequence in dim 1, and then the position at which
+    the queries begin.
     """
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
@@ -59,8 +59,8 @@ class GatheredKeys(ParallelStyle):
         mesh: DeviceMesh, module: nn.Module, inputs: tuple[Tensor, Tensor, Tensor]
     ) -> tuple[Tensor, Tensor, Tensor, int]:
         q, *split = inputs
-        # Each device's queries make a part of the gradient, so that it has to be said: taken for
-        # whole, it would be sliced, and the other devices' parts lost.
+        # Each device's queries make a part of the gradient, and it must be marked as a partial sum.
+        # As a whole it would be sliced, and the other devices' parts would be lost.
         k, v = (
             DTensor.from_local(one, mesh, [Shard(1)], run_check=False)
             .redistribute(placements=[Replicate()])
@@ -71,7 +71,7 @@ class GatheredKeys(ParallelStyle):
 
 
 class ExpertParallel(ParallelStyle):
-    """Experts split by dim 0 of their parameters; tokens sent to them, and what they give back.
+    """Experts are split by dim 0 of their parameters; tokens go to them, and results come back.
 
     For a module that takes tokens, sorted by expert, and how many of them each expert gets.
     """
