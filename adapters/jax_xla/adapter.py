@@ -1,7 +1,7 @@
-"""How is JAX asked? In a child of this process, which has an XLA client of as many CPU devices.
+"""How is JAX asked? In a child of this process, with an XLA client of enough CPU devices.
 
-Knows which module answers as which subject, and what no route here can do. Setting the
-process up comes before the first import of jax, which reads the environment once.
+Knows which module answers as which subject, and what no route here can do. The process is set up
+before the first import of jax, which reads the environment once.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ def connect(devices: int) -> Adapter:
     """A live JAX of ``devices`` CPU devices; jax must not be imported yet in this process."""
     flags = os.environ.get("XLA_FLAGS", "")
     os.environ["JAX_PLATFORMS"] = "cpu"
-    # XLA tells on stderr of every layout that it could not change well; the counts show it.
+    # XLA reports every layout that it could not change efficiently on stderr; the counts show it.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import jax
 
     # NumPy and torch have 64-bit types; without this JAX would narrow them silently.
     jax.config.update("jax_enable_x64", True)
-    # A bare assertion is told by the function that it failed in, which is one of JAX's own.
+    # Unfiltered, so that a bare assertion is told by the function of JAX in which it failed.
     jax.config.update("jax_traceback_filtering", "off")
     # A program from the persistent cache is not compiled, and so has no dump to read.
     jax.config.update("jax_enable_compilation_cache", False)
     from jaxlib import version
 
-    # What a question needs is imported before the first fork, and the client made after it.
+    # What a question needs is imported before the first fork, and the client is made after it.
     from adapters.jax_xla import compat, explicit, jit, shard_map  # noqa: F401
 
     facts: tuple[str, ...] = (
@@ -49,7 +49,7 @@ def connect(devices: int) -> Adapter:
     hello = Hello(VERSION, "jax", jax.__version__, python, facts, pid, promises=PROMISES)
 
     def make(count: int) -> Adapter:
-        # XLA reads it when the client is made, which is in the child.
+        # XLA reads this when the client is made, which is in the child.
         count_flag = f"--xla_force_host_platform_device_count={count}"
         os.environ["XLA_FLAGS"] = f"{flags} {count_flag}".strip()
         return JaxAdapter(hello, count)
@@ -91,8 +91,8 @@ class JaxAdapter:
     def observe(self, question: Question, subject: str, seconds: float) -> Answer:
         """What JAX does with the question by the route called ``subject``.
 
-        Cannot stop itself: a call into XLA ends when it ends, or its process is ended.
-        KeyError if there is no such route.
+        Cannot stop itself: only its process can be ended during a call into XLA. KeyError if there
+        is no such route.
         """
         from adapters.jax_xla.attempt import RefusedByJax
 
@@ -116,12 +116,12 @@ class JaxAdapter:
         self._compiler.close()
 
 
-# Regions that torch needs to keep a sharded class dim sharded; JAX does as it is told without.
+# Regions that torch needs to keep a sharded class dim sharded. JAX needs no region for that.
 _NEEDLESS = ("loss_parallel",)
 
 
 def _beyond(question: Question, devices: int) -> str | None:
-    """Why no route can be asked this, if so."""
+    """Why no route can be asked this; None if one can."""
     if question.context not in (None, *_NEEDLESS):
         return f"JAX has no region {question.context}"
     if (wanted := question.devices) > devices:

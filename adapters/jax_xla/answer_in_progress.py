@@ -1,4 +1,4 @@
-"""What has one route seen of one question so far? An answer in the making.
+"""What has one route seen of one question so far? An answer that is not finished.
 
 Routes write into it step by step, so that what was reached before a refusal is kept.
 """
@@ -34,7 +34,7 @@ class AnswerInProgress:
         return self.question.mode == "dry run"
 
     def weigh(self, program: CompiledProgram, beside: Iterable[arrays.ArrayOrStruct] = ()) -> None:
-        """Count what a device holds while ``program`` runs, and what it holds beside."""
+        """Count what a device holds while ``program`` runs, and what it holds in addition."""
         if self.plan and (own := peak_bytes(program)) is not None:
             self.peak = max(self.peak or 0, own + sum(map(arrays.local_bytes, beside)))
 
@@ -43,7 +43,7 @@ class AnswerInProgress:
         return name in self.question.check
 
     def see(self, observed: Observed, mesh: Mesh) -> None:
-        """Show an input or result that lies on ``mesh``, which is named if not the question's."""
+        """Show an input or result on ``mesh``, which is named if it is not the question's."""
         own = None if mesh == self.question.mesh else mesh
         self.seen.append(msgspec.structs.replace(observed, mesh=own))
 
@@ -63,7 +63,7 @@ class AnswerInProgress:
 def observe_array(
     name: str, array: arrays.ArrayOrStruct, mesh: Mesh, with_layout: bool = True
 ) -> Observed:
-    """What JAX says of an array with a global value; ``collectives`` and ``mesh`` stay None."""
+    """What JAX says about an array with a global value; ``collectives`` and ``mesh`` stay None."""
     layout, note = arrays.layout_of(array, mesh) if with_layout else (None, "")
     if isinstance(array, jax.ShapeDtypeStruct):
         return observe_without_data(name, array, layout, note)
@@ -79,6 +79,6 @@ def observe_without_data(
     note: str,
     lead: int = 0,
 ) -> Observed:
-    """What JAX says of an array without data, shown without ``lead`` dims."""
+    """What JAX says about an array without data, shown without ``lead`` dims."""
     local = arrays.local_shape(array, lead)
     return Observed(name, array.dtype.name, array.shape[lead:], layout, note=note, local=local)

@@ -1,7 +1,7 @@
 """How do our meshes, layouts and inputs become JAX's, and JAX's arrays ours again?
 
 Every array is read in mesh order: position i of the mesh first to last, whatever its device.
-Compiles nothing: placing is `jax.device_put`, reading is the addressable shards.
+Compiles nothing: `jax.device_put` places arrays, and addressable shards are read.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def partition_spec(layout: Layout, step: str = "") -> PartitionSpec:
 
     Raises:
         NotationError: a pending reduction other than a sum.
-        CannotAnswer: at ``step``, if this release has none at all.
+        CannotAnswer: at ``step``, if this release has no pending reductions.
     """
     notation.to_spec(layout)
     dims = (axes or None for axes in layout.dims)
@@ -60,10 +60,10 @@ ArrayOrStruct = jax.Array | jax.ShapeDtypeStruct
 def place_input(
     given: Input, mesh: Mesh, there: jax.sharding.Mesh, stack: bool, plan: bool = False
 ) -> ArrayOrStruct:
-    """The input on ``mesh``, which is ``there`` in JAX. In a ``plan``, all of it but the data.
+    """The input on ``mesh``, which is ``there`` in JAX. In a ``plan`` it has no data.
 
-    A partial input is its addends: with ``stack`` on leading dims that the partial axes
-    split, else as an unreduced array.
+    A partial input becomes its addends: with ``stack`` on leading dims that the partial axes split,
+    else as an unreduced array.
 
     Raises:
         RefusedByJax: sizes are uneven.
@@ -105,7 +105,7 @@ def place_input(
 
 
 def _planned(given: Input, shape: tuple[int, ...], sharding: NamedSharding) -> jax.ShapeDtypeStruct:
-    """An input with no data. Raises whatever JAX says of a sharding that does not suit it."""
+    """An input without data. Raises what JAX says about a sharding that does not suit it."""
     bare = jax.ShapeDtypeStruct(shape, arrays.numpy_dtype(given.dtype))
     if given.per_device is None and not given.layout.partial:
         jax.eval_shape(lambda x: jax.device_put(x, sharding), bare)
@@ -117,19 +117,19 @@ def _planned(given: Input, shape: tuple[int, ...], sharding: NamedSharding) -> j
 
 
 def local_shape(array: ArrayOrStruct, lead: int = 0) -> tuple[int, ...] | None:
-    """The shape of every shard, without ``lead`` dims; None where they are not all of one shape."""
+    """The shape of every shard, without ``lead`` dims; None if they do not all have one shape."""
     sharding = array.sharding
     assert sharding is not None
     try:
         local: tuple[int, ...] = sharding.shard_shape(array.shape)
-    # JAX's word on sizes that do not divide.
+    # JAX's error for sizes that do not divide.
     except ValueError:
         return None
     return local[lead:]
 
 
 def local_bytes(array: ArrayOrStruct) -> int:
-    """Bytes of a shard; of the whole where shards are not all of one shape."""
+    """Bytes of a shard; of the whole if shards do not all have one shape."""
     shape = local_shape(array)
     return math.prod(array.shape if shape is None else shape) * int(array.dtype.itemsize)
 
@@ -152,7 +152,7 @@ def layout_of(array: ArrayOrStruct, mesh: Mesh) -> tuple[Layout | Foreign, str]:
         *(owed := compat.unreduced_axes(sharding.spec)),
     }
     if not used <= set(mesh.layout_axes):
-        # Of a whole mesh, axes that are none of the slice.
+        # Axes of a whole mesh that are not in the slice.
         return Foreign(str(sharding)), ""
     pending = tuple((axis, "sum") for axis in mesh.names if axis in owed)
     found = compat.reduced_axes(sharding.spec)
@@ -162,7 +162,7 @@ def layout_of(array: ArrayOrStruct, mesh: Mesh) -> tuple[Layout | Foreign, str]:
 
 @lru_cache(maxsize=1024)
 def _has_axes(there: jax.sharding.Mesh, mesh: Mesh) -> bool:
-    """Whether a mesh of JAX has all named axes of ``mesh``, and each device where it has it."""
+    """Whether a mesh of JAX has all named axes of ``mesh``, and each device at its place."""
     if not set(mesh.layout_axes) <= set(there.axis_names):
         return False
     ids = {device.id: at for at, device in np.ndenumerate(there.devices)}
@@ -178,7 +178,7 @@ def _has_axes(there: jax.sharding.Mesh, mesh: Mesh) -> bool:
 
 
 def is_unreduced(array: ArrayOrStruct) -> bool:
-    """Whether the array still owes a sum, so that JAX has no global value or index for it."""
+    """Whether a sum is still pending, so that JAX has no global value or index for the array."""
     return isinstance(array.sharding, NamedSharding) and bool(
         compat.unreduced_axes(array.sharding.spec)
     )
@@ -189,7 +189,7 @@ Offsets = tuple[tuple[int, ...] | None, ...]
 
 
 def shards_of(array: jax.Array, mesh: Mesh) -> tuple[Shards, Offsets]:
-    """Every mesh position's local array and its global offset, None where JAX has none.
+    """Each mesh position's local array and its global offset; None where JAX has none.
 
     An unreduced array has addends and no offsets: ``Shard.index`` raises for it.
     """

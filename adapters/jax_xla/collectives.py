@@ -1,7 +1,7 @@
 """Which collectives does a compiled program hold? Their kinds, mesh axes, groups and bytes.
 
-Knows how XLA writes the groups of a collective and where those lie on a mesh. Refuses to know
-what the program was for.
+Knows how XLA writes the groups of a collective and where those are on a mesh. Refuses to know what
+the program is for.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KINDS: dict[str, CollectiveKind] = {
     "collective-broadcast": "broadcast",
 }
 
-# In the name of what an optimiser does, if it is done in a ``jax.named_scope`` of this name.
+# This is in the name of an optimiser's op, if it runs in a ``jax.named_scope`` of this name.
 UPDATE = "/update/"
 
 Groups = tuple[tuple[int, ...], ...]
@@ -68,8 +68,8 @@ def parse_groups(text: str, count: int) -> Groups:
     """The groups of ids that a ``replica_groups`` attribute names, of ``count`` ids in all.
 
     Lists ``{{0,1},{2,3}}`` (``{}`` is everyone), iotas ``[2,2]<=[2,2]T(1,0)``, and mesh axes
-    ``mesh['a'=2,'b'=4], device_ids=([4,2]T(1,0)) {'a','b':(1)2}``, where ``:(p)s`` is the
-    sub-axis of size s after p of the axis.
+    ``mesh['a'=2,'b'=4], device_ids=([4,2]T(1,0)) {'a','b':(1)2}``, where ``:(p)s`` is the sub-axis
+    of size s after p of the axis.
 
     Raises:
         HloError: none of these.
@@ -119,9 +119,9 @@ def _mesh_groups(axes: str, devices: str | None, grouped: str) -> Groups:
 
 @lru_cache(maxsize=1024)
 def find_axes(mesh: Mesh, found: Groups) -> tuple[str, ...]:
-    """The mesh axes whose groups of positions these are, in mesh order; () if there are none."""
+    """The mesh axes along which positions form these groups, in mesh order; () without any."""
     wanted = {frozenset(group) for group in found}
-    # Fewest axes first, so that one of size 1, which joins nobody, is never among them.
+    # Fewest axes first, so that an axis of size 1, which joins no devices, is never among them.
     for count in range(len(mesh.axes) + 1):
         for axes in itertools.combinations(mesh.names, count):
             if {frozenset(group) for group in layout.axis_groups(mesh, axes)} == wanted:
@@ -136,7 +136,7 @@ def started_collective(opcode: str) -> str | None:
 
 
 def count_collectives(module: Module) -> Counter[str]:
-    """How often each collective stands anywhere in the text, called or not, by opcode."""
+    """How often each collective occurs anywhere in the text, called or not, by opcode."""
     return Counter(
         base
         for computation in module.computations.values()
@@ -166,8 +166,8 @@ class _CallSite(msgspec.Struct, frozen=True):
 
 def _name(instruction: Instruction, at: _CallSite) -> str:
     # JAX names an op after the transformations and scopes that made it, as in
-    # jit(f)/transpose(jvp())/mul; in what shard_map calls, from there on. The partitioner gives
-    # a collective the name of the op that it is for, or none.
+    # jit(f)/transpose(jvp())/mul; inside shard_map the name begins there. The partitioner gives a
+    # collective the name of the op that needs it, or no name.
     found = _NAME.search(instruction.attributes.get("metadata", ""))
     return f"{at.within}/{found[1]}" if found else at.within
 
@@ -179,7 +179,7 @@ def _pass(name: str) -> Pass:
 
 
 def _walk(module: Module, at: _CallSite) -> Iterator[tuple[_CallSite, Instruction]]:
-    """Every collective that is reached, with the last of the passes that made what it needs."""
+    """Every collective that is reached, with the last pass that made one of its operands."""
     if at.computation not in module.computations:
         raise HloError(f"no computation is called {at.computation}")
     last: dict[str, Pass] = {}
@@ -200,15 +200,14 @@ def find_collectives(
 ) -> tuple[Collective, ...]:
     """Every collective that the entry computation reaches, in program order.
 
-    ``late``: only those of a gradient and of what is done with it, not of the forward ops
-    that it runs first.
+    ``late``: only those of a gradient and of what uses it, without the forward ops that run first.
 
-    A collective belongs to the pass that JAX's name for it says, or for the call that it is in;
-    where it has no name, to the last pass that made anything it needs.
+    JAX's name for a collective, or for the call that it is in, says its pass. Without a name, its
+    pass is the last one that made anything it needs.
 
-    ``positions[i]`` is the mesh position of partition i. A start and its done are one; a
-    tuple of operands is one with the bytes of all; a loop body counts once, every branch of
-    a conditional too, and a computation as often as it is called.
+    ``positions[i]`` is the mesh position of partition i. A start and its done count as one; a tuple
+    of operands counts as one with the bytes of all. A loop body counts once, every branch of a
+    conditional too, and a computation as often as it is called.
 
     Raises:
         HloError: a collective over replicas, or groups of no known spelling.
@@ -231,7 +230,7 @@ def _collective(
     base = started_collective(instruction.opcode)
     assert base is not None
     if "channel_id" not in attributes:
-        # Without a channel the ids are replicas; JAX compiles one replica of many partitions.
+        # Without a channel the ids are replicas. JAX compiles one replica of many partitions.
         raise HloError(f"{instruction.name}: a collective over replicas")
     if unknown := [one for one in instruction.operands if one not in computation]:
         raise HloError(f"{instruction.name}: no instruction is called {', '.join(unknown)}")

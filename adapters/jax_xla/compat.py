@@ -1,7 +1,7 @@
 """How does the adapter call a JAX of any release as it would the newest? Names, as objects.
 
-The one place where releases are told apart, by the table in `names`. Every other module takes
-from here what has moved. What a release lacks ends an answer as `Unsupported`, by name.
+The only module that tells releases apart, by the table in `names`. All others take from here what
+has moved. If a release lacks something, the answer is *unsupported*, with its name.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from adapters.release_names import find_location, import_path
 
 RELEASE = str(jax.__version__)
 
-# Machine code as it comes: every program runs once, and good code takes longer to make than it
-# saves. The partitioner runs before, and does the same.
+# Every program runs once, so it takes longer to make good machine code than the code saves. The
+# partitioner runs before that and does the same.
 _QUICK: dict[str, str | bool] = {
     "xla_backend_optimization_level": "0",
     "xla_cpu_use_fusion_emitters": False,
@@ -42,7 +42,7 @@ def require(wanted: str, step: str = "") -> Any:
     """What the table calls ``wanted``.
 
     Raises:
-        RefusedByJax: Unsupported at ``step``, by name, if this release lacks it.
+        CannotAnswer: at ``step``, by name, if this release lacks it.
     """
     return import_path(names.require(wanted, RELEASE, step).path)
 
@@ -51,7 +51,7 @@ def mesh(devices: Any, axes: tuple[str, ...], kind: Kind) -> jax.sharding.Mesh:
     """A mesh over an array of devices, every axis of ``kind``.
 
     Raises:
-        RefusedByJax: Unsupported, if this release knows Auto alone.
+        CannotAnswer: this release knows Auto axes only.
     """
     if kind == "Auto" and not has("jax.sharding.AxisType"):
         return jax.sharding.Mesh(devices, axes)
@@ -60,7 +60,7 @@ def mesh(devices: Any, axes: tuple[str, ...], kind: Kind) -> jax.sharding.Mesh:
 
 
 def mesh_context(there: jax.sharding.Mesh, step: str = "") -> AbstractContextManager[Any]:
-    """A context in which ``there`` is where a program lies whose inputs do not say.
+    """A context whose mesh ``there`` is used by programs whose inputs do not name one.
 
     Raises:
         CannotAnswer: at ``step``, if this release has no such thing.
@@ -70,10 +70,10 @@ def mesh_context(there: jax.sharding.Mesh, step: str = "") -> AbstractContextMan
 
 
 def reshard(x: jax.Array, to: NamedSharding) -> jax.Array:
-    """The same array laid out otherwise, on an Explicit mesh.
+    """The same array in another layout, on an Explicit mesh.
 
     Raises:
-        RefusedByJax: Unsupported, if this release has no such thing.
+        CannotAnswer: this release has no such thing.
     """
     moved: jax.Array = require("jax.sharding.reshard")(x, to)
     return moved
@@ -84,7 +84,7 @@ def shard_map(
 ) -> Callable[..., Any]:
     """A function of whole arrays that runs ``body`` on every shard.
 
-    ``checked``: JAX is to see to it that what ``out`` calls the same everywhere is so.
+    ``checked``: JAX checks that what ``out`` calls equal on all devices is equal.
     """
     check = "check_vma" if has("jax.shard_map(axis_names=)") else "check_rep"
     mapped: Callable[..., Any] = require("jax.shard_map")(
@@ -94,10 +94,10 @@ def shard_map(
 
 
 def spec(dims: Iterable[Any], owed: Iterable[str] = (), step: str = "") -> PartitionSpec:
-    """The entry of each dim, and the axes over which a sum is owed.
+    """The entry of each dim, and the axes over which a sum is pending.
 
     Raises:
-        CannotAnswer: at ``step``, if this release has no sums that are owed.
+        CannotAnswer: at ``step``, if this release has no pending sums.
     """
     if not (axes := frozenset(owed)):
         return PartitionSpec(*dims)
@@ -107,24 +107,24 @@ def spec(dims: Iterable[Any], owed: Iterable[str] = (), step: str = "") -> Parti
 
 def spec_entries(of: PartitionSpec) -> tuple[Any, ...]:
     """The entry of each dim that the spec has."""
-    # It was a tuple, and still is one where no axis is set apart.
+    # It was a tuple in older releases, and still is one where no axis is set apart.
     return tuple(of.partitions if has("PartitionSpec.partitions") else of)
 
 
 def unreduced_axes(of: PartitionSpec) -> frozenset[str]:
-    """The axes over which a sum is owed."""
+    """The axes over which a sum is pending."""
     return frozenset(of.unreduced) if has("PartitionSpec.unreduced") else frozenset()
 
 
 def reduced_axes(of: PartitionSpec) -> frozenset[str]:
-    """The axes over which the transpose of a sum is owed."""
+    """The axes over which the transpose has a pending sum."""
     return frozenset(of.reduced) if has("PartitionSpec.reduced") else frozenset()
 
 
 def compiled_outputs(compiled: Any, shapes: Callable[[], Any]) -> Any:
     """What a compiled program returns: shapes, dtypes and shardings, without data.
 
-    ``shapes``: gives the same without shardings, for releases whose programs do not say it.
+    ``shapes``: gives the same without shardings, for releases whose programs do not report them.
     """
     if has("Compiled.out_info"):
         return jax.tree.map(
@@ -144,7 +144,7 @@ def partitioner() -> str:
 
 
 def count_opcodes(text: str) -> Counter[str] | None:
-    """How often each opcode stands in HLO text, by XLA's own parser; None if it does not tell."""
+    """How often each opcode occurs in HLO text, by XLA's own parser; None if it does not tell."""
     if not has("hlo_module_from_text"):
         return None
     module = require("hlo_module_from_text")(text)

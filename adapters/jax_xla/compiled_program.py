@@ -1,8 +1,8 @@
 """What does one compiled program do? Its collectives, and the call that runs it.
 
-Each program is lowered once and compiled once. Its collectives are those that the SPMD
-partitioner put in, read from XLA's dump of that stage: later passes merge all-reduces, and
-on CPU widen every bfloat16 collective to float32. A dump needs no second compilation.
+Each program is lowered once and compiled once. Its collectives are those that the SPMD partitioner
+inserted, read from XLA's dump of that stage: later passes merge all-reduces, and on CPU widen every
+bfloat16 collective to float32. A dump needs no second compilation.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from adapters.jax_xla import collectives, compat, hlo
 from adapters.jax_xla.attempt import attempt
 from cases.model import Mesh
 
-# The pass whose result is read, and the part of its dump's file name that says so.
+# The pass whose result is read. Its dump's file name contains this.
 _PASS = "spmd-partitioning"
 _MEMORY = "/dev/shm"
-# Programs kept by `Compiler.once` at most.
+# The most programs that `Compiler.once` keeps.
 _KEPT = 512
 
 
 class CompiledProgram(msgspec.Struct, frozen=True):
     """A compiled function. ``step`` is where it stands in the question.
 
-    ``collectives``: None where they could not be read, and then a complaint says why.
-    ``shapes`` gives those of its results, with dtypes.
+    ``collectives``: None if they could not be read; then a complaint says why. ``shapes`` gives
+    those of its results, with dtypes.
     """
 
     step: str
@@ -51,7 +51,7 @@ def output_structs(program: CompiledProgram) -> Any:
 def peak_bytes(program: CompiledProgram) -> int | None:
     """Bytes that XLA allots on one device for the program: arguments, results and temporaries.
 
-    Temporaries share their place where they can. None where XLA does not say.
+    Temporaries share memory where they can. None if XLA does not tell.
     """
     if not compat.has("Compiled.memory_analysis"):
         return None
@@ -65,12 +65,12 @@ def peak_bytes(program: CompiledProgram) -> int | None:
 
 
 def run(program: CompiledProgram, arguments: Sequence[Any]) -> Any:
-    """What the program returns, once it is there.
+    """What the program returns, after it has run.
 
     Raises:
         RefusedByJax: JAX refused to run it.
     """
-    # Waits, so that a failure is this step's and not that of whoever reads the result.
+    # Waits, so that a failure belongs to this step and not to the next use of the result.
     return attempt(program.step, lambda: jax.block_until_ready(program.compiled(*arguments)))
 
 
@@ -78,7 +78,8 @@ class Compiler:
     """Compiles, and owns the directory that XLA dumps into. Lives as long as its adapter."""
 
     def __init__(self) -> None:
-        # XLA writes more there than is read: in memory that costs half of what it does on a disk.
+        # XLA writes more files there than are read. In memory that costs half of what it does on a
+        # disk.
         chosen = "TMPDIR" in os.environ
         memory = _MEMORY if os.access(_MEMORY, os.W_OK) and not chosen else None
         self._directory = tempfile.TemporaryDirectory(prefix="shard-parity-hlo-", dir=memory)
@@ -99,13 +100,14 @@ class Compiler:
     ) -> CompiledProgram:
         """The program of ``function`` for these arguments.
 
-        ``late``: of its collectives, those before a gradient are left out. ``results``: the
-        ``out_shardings`` of ``jax.jit``, None where the compiler may choose.
+        ``late``: leave out its collectives before a gradient. ``results``: the ``out_shardings`` of
+        ``jax.jit``, None where the compiler may choose.
 
         Raises:
             RefusedByJax: JAX refused to trace, lower or compile it; at ``step``.
         """
-        # To be told None is not to be told nothing: before 0.7 it took the place of explicit types.
+        # No out_shardings is passed where there is none: before 0.7, None took the place of
+        # explicit types.
         told = {} if results is None else {"out_shardings": results}
         lowered = attempt(step, lambda: jax.jit(function, **told).lower(*arguments))
         options: dict[str, str | bool] = {
@@ -124,7 +126,7 @@ class Compiler:
         return CompiledProgram(step, compiled, shapes, found, tuple(complaints))
 
     def once(self, key: Hashable, make: Callable[[], CompiledProgram]) -> CompiledProgram:
-        """The program that ``make`` returned for ``key`` before, or returns now."""
+        """The program for ``key``: made before, or by ``make`` now."""
         if key not in self._kept:
             if len(self._kept) == _KEPT:
                 self._kept.clear()
@@ -146,7 +148,7 @@ def _read(
     texts: list[str], devices: list[int], mesh: Mesh, late: bool
 ) -> tuple[tuple[Collective, ...] | None, list[str]]:
     if not texts and len(devices) == 1:
-        # One partition: XLA runs no partitioner and there is nobody to talk to.
+        # With one partition XLA runs no partitioner, and there are no other devices.
         return (), []
     if len(texts) != 1 or not set(devices) <= set(mesh.devices):
         return None, [f"{len(texts)} dumps of {_PASS}, on devices {devices}"]
@@ -164,9 +166,9 @@ def _read(
 
 
 def _counted_by_xla(text: str) -> Counter[str] | None:
-    """As `collectives.count_collectives`, but read by XLA's own parser: the cross-check of ours.
+    """As `collectives.count_collectives`, but by XLA's own parser, to check ours.
 
-    None where that does not tell, which the worker's facts say once.
+    None if that does not tell; the worker's facts say so once.
     """
     if (every := compat.count_opcodes(text)) is None:
         return None

@@ -1,7 +1,7 @@
-"""Where are plans made? In the live child, or in one whose XLA client has as many devices.
+"""Where are dry runs made? In the live child, or in one whose XLA client has enough devices.
 
-The routes are those of mode real: they compile for shapes and shardings, and run nothing. A
-client of thousands of devices is started for questions that want it, and kept for the next.
+The routes are those of a run with data: they compile for shapes and shardings, and run nothing. A
+client of thousands of devices starts for the first question that needs it, and is kept.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from adapters.forked_adapter import ForkedAdapter
 from adapters.protocol import Adapter, Hello
 from cases.model import Question
 
-# A CPU client may have more, but a program of 2,049 is not compiled: "Multiprocess computations
-# aren't implemented on the CPU backend".
+# A CPU client may have more devices, but a program for 2,049 is not compiled: "Multiprocess
+# computations aren't implemented on the CPU backend".
 MOST_DEVICES = 2048
 
 
 class ClientsBySize:
-    """Answers in a child of ``devices`` devices, and plans of more in another. See `Adapter`.
+    """Answers in a child of ``devices`` devices, and larger dry runs in another. See `Adapter`.
 
     ``make`` is called in a child with its number of devices, before it has an XLA client.
     """
@@ -46,7 +46,7 @@ class ClientsBySize:
         return self._of(wanted).observe(question, subject, seconds)
 
     def _of(self, wanted: int) -> ForkedAdapter:
-        """A child with at least so many devices: a power of two, so that few will do."""
+        """A child with at least so many devices: a power of two, so that few clients are made."""
         if self._large is None or self._large[0] < wanted:
             if self._large is not None:
                 self._large[1].close()

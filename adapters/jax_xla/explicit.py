@@ -1,7 +1,7 @@
 """What does sharding-in-types make of a program, step by step, on an Explicit mesh?
 
-Each step is a program of its own, so each has its layout, as JAX's types say it, and its
-collectives. The only route where partial is visible: ``unreduced``, sums alone. Where JAX
+Each step is a program of its own, so that each has its layout, as JAX's types report it, and its
+collectives. The only route that shows pending reductions: ``unreduced``, for sums alone. If JAX
 asks which layout is wanted and the question asks for none, JAX's refusal is the answer.
 """
 
@@ -25,7 +25,7 @@ def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> N
     """Write what this route sees of the question into ``notes``.
 
     Raises:
-        RefusedByJax: how it ended, if not at the end of the program.
+        RefusedByJax: JAX refused a step or an input.
     """
     on, places = meshes_of_tensors(question), source_lines.mesh_texts(question)
     there = mesh_views.make_meshes(question, "Explicit", notes)
@@ -42,14 +42,14 @@ def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> N
         mesh = on[step.result]
         source = source_lines.step_lines(question, step, "explicit", compat.RELEASE)
         function = run_lines.function(names, source, [step.result], there)
-        # What has no operand, or needs none's value, lies on the mesh in force. A gradient runs
-        # forward again, which other steps did and have told.
+        # A step without operands, or one that needs no value of them, is on the mesh in force. A
+        # gradient runs forward again; the collectives of forward are told at their own steps.
         with compat.mesh_context(mesh_views.find_mesh(there, places[step.result])):
             program = notes.heed(
                 compiler.compile(step.result, function, arguments, mesh, late=step.op == "grad")
             )
         (result,) = output_structs(program) if notes.plan else run(program, arguments)
-        # Whatever was made before is there still.
+        # What was made before is still there.
         notes.weigh(program, (value for name, value in values.items() if name not in names))
         values[step.result] = result
         if notes.wants(step.result):
@@ -88,9 +88,9 @@ def _observed(
 def _materialised(
     compiler: Compiler, notes: AnswerInProgress, name: str, array: arrays.ArrayOrStruct, mesh: Mesh
 ) -> tuple[arrays.ArrayOrStruct, tuple[Collective, ...] | None]:
-    """The global value on every device, and the collectives of the reshard that makes it so.
+    """The global value on every device, and the collectives of the reshard that gives it.
 
-    A program per layout, shape and dtype is kept: what it does depends on nothing else.
+    The program for a layout, shape and dtype is kept, since it depends on nothing else.
     """
     sharding = array.sharding
     if not isinstance(sharding, NamedSharding) or sharding.is_fully_replicated:

@@ -1,7 +1,7 @@
 """What does HLO text say? Computations, instructions, shapes and attributes, parsed exactly.
 
-The grammar is that of XLA's ``hlo/parser/hlo_parser.cc`` and of the printers beside it; what
-does not fit is an `HloError`, never skipped. Refuses to know what any instruction does.
+The grammar is that of XLA's ``hlo/parser/hlo_parser.cc`` and of its printers. Text that does not
+fit is an `HloError` and is never skipped. Refuses to know what an instruction does.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _SPACE = re.compile(r"(?:\s|/\*.*?\*/)*", re.DOTALL)
 # A bounded dynamic dim is written <=n.
 _ARRAY = re.compile(r"(\w+)\[((?:(?:<=)?\d+(?:,(?:<=)?\d+)*)?)\]")
 _ATTRIBUTE = re.compile(r"([\w\-]+)=(.*)", re.DOTALL)
-# What may stand between the header and the first computation: numbered rows under a title.
+# These may stand between the header and the first computation: numbered rows under a title.
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _LITERALS = ("parameter", "constant")
 
@@ -175,7 +175,7 @@ def _instruction(text: str, at: int) -> tuple[Instruction, int]:
 
 
 def _unfold(operand: str, instructions: dict[str, Instruction]) -> None:
-    """An operand ``x#2`` is element 2 of the tuple x, taken by an instruction that has no line."""
+    """An operand ``x#2`` is element 2 of the tuple x, taken by an instruction without a line."""
     of, sign, index = operand.rpartition("#")
     if not sign or operand in instructions:
         return

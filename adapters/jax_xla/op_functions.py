@@ -64,7 +64,7 @@ def since(wanted: str, newer: str, older: str) -> Callable[[Call], str]:
 def ask_layout(
     line: str | Callable[[Call], str], asking: str, wanted: str = ""
 ) -> Callable[[Call], str]:
-    """``asking`` where the op itself is asked for a layout, if the release has ``wanted``."""
+    """``asking`` if the op itself is asked for a layout and the release has ``wanted``."""
 
     def choose(call: Call) -> str:
         if "sharding" in call.texts and (not wanted or has_name(wanted, call.release)):
@@ -92,7 +92,7 @@ def convolution(dims: int) -> Callable[[Call], str]:
 
 
 def attention(call: Call) -> str:
-    """In the words of its definition."""
+    """Attention, written out by its definition."""
     causal = "jnp.where(jnp.tri(*_s.shape[-2:], dtype=bool), _s, -jnp.inf)"
     scores = causal if call.params.get("causal") else "_s"
     return (
@@ -136,7 +136,7 @@ def by_class(logs: str) -> Callable[[Call], str]:
 
 
 def random_array(name: str) -> Callable[[Call], str]:
-    """Numbers of the layout asked for; for ``whole``, drawn whole and split after that."""
+    """Numbers in the layout asked for; for ``whole``, drawn whole and then split."""
 
     def choose(call: Call) -> str:
         asked = "" if call.params.get("whole") else "{, out_sharding=sharding}"
@@ -146,7 +146,7 @@ def random_array(name: str) -> Callable[[Call], str]:
 
 
 def random_in_place(name: str) -> Callable[[Call], str]:
-    """Arrays are values here: the result is a new one of the shape and dtype of the old.
+    """Arrays do not change here: the result is a new one of the same shape and dtype.
 
     With distinct axes, devices along them fold their position into the key. The compiler decides
     about the other axes.

@@ -41,7 +41,7 @@ _OUT = "{, out_sharding=sharding}"
 # Over the last dim.
 _NORMED = "(lambda _x: _x / jnp.sqrt(jnp.mean(_x * _x, axis=-1, keepdims=True) + {eps:1e-05}))"
 _SPAN = "{pre}{start:0}:{stop:None}:{step:1}{post}"
-# Arrays are values here, so that an assignment to a slice is a new array too.
+# Arrays do not change here, so an assignment to a slice gives a new array too.
 _SET_SLICE = (
     f"{{x}}.at[{_SPAN}].set({{v}}{_OUT})",
     f"{{x}}.at[{_SPAN}].set({{value}}{_OUT})",

@@ -1,8 +1,8 @@
-"""Do the reference's plans arrive, and what does XLA keep of them?
+"""Do the reference's redistribution plans arrive, and what does XLA keep of them?
 
-A plan for a change of layout is executed move by move with ``lax`` collectives inside
-``jax.shard_map``. Only programs that change layouts and compute nothing have one. What is
-reported as layout is what JAX says of the output, which is what the plan's target says too.
+Executes a plan for a change of layout move by move, with ``lax`` collectives inside
+``jax.shard_map``. Only programs that change layouts and compute nothing have one. The layout that
+JAX reports of the output is that of the plan's target.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def answer(
     """Write what the plans of ``planner`` do into ``notes``.
 
     Raises:
-        RefusedByJax: how it ended, if not at the end of the program.
+        RefusedByJax: JAX refused a plan or an input.
+        CannotAnswer: there is no plan for the question, or JAX has no collective for it.
     """
     for step in question.steps:
         if step.op not in ("redistribute", "identity") or not isinstance(step.args[0], str):
@@ -87,7 +88,7 @@ def _observed(name: str, array: arrays.ArrayOrStruct, layout: Layout, mesh: Mesh
             shard and msgspec.structs.replace(shard, shape=shard.shape[lead:]) for shard in shards
         )
         offsets = tuple(offset and offset[lead:] for offset in offsets)
-    # A partial array has no global value before someone reduces it.
+    # A partial array has no global value until it is reduced.
     full = () if lead else (pack(np.asarray(array)),)
     shape = array.shape[lead:]
     return Observed(name, array.dtype.name, shape, reported, shards, offsets, full, note=note)
@@ -97,7 +98,11 @@ _SCATTERED = ("sum", "avg")
 
 
 def _check(move: Move, mesh: Mesh, shape: tuple[int, ...], step: str) -> None:
-    """Refuse what JAX has no collective for, with the reason."""
+    """Refuse plans for which JAX has no collective.
+
+    Raises:
+        CannotAnswer: why.
+    """
     if not (is_even(mesh, move.before, shape) and is_even(mesh, move.after, shape)):
         raise CannotAnswer("uneven shards: shard_map has one local shape for all", step)
     if move.kind not in ("all-reduce", "reduce-scatter"):
@@ -125,7 +130,7 @@ def _mapped(
         arrays.jax_mesh(mesh, "Auto"),
         arrays.partition_spec(arrays.stacked_layout(source)),
         arrays.partition_spec(arrays.stacked_layout(target)),
-        # JAX cannot infer that gathered values are the same everywhere; the shards show it.
+        # JAX cannot infer that gathered values are equal on all devices; the shards show it.
         checked=False,
     )
 
@@ -157,8 +162,8 @@ def _all_to_all(x: jax.Array, move: Move, mesh: Mesh, shape: tuple[int, ...]) ->
     dim, axes = _left(move)
     ((to, order),) = _joined(move)
     if axes != order:
-        # Member k in the order of ``axes`` gets the k-th piece, but shall have the piece of its
-        # place in the order wanted: put the pieces so.
+        # Member k in the order of ``axes`` gets the k-th piece, but must have the piece of its
+        # place in the wanted order. So the pieces are reordered.
         sizes = [mesh[axis] for axis in order]
         lead, tail = x.shape[:to], x.shape[to + 1 :]
         pieces = x.reshape((*lead, *sizes, -1, *tail))
@@ -216,7 +221,8 @@ def _local(x: jax.Array, move: Move, mesh: Mesh, shape: tuple[int, ...]) -> jax.
             size //= mesh[axis]
         x = lax.dynamic_slice_in_dim(x, lax.axis_index(axes) * size, size, dim)
     for axis, op in move.after.partial:
-        # One addend is the value and the others neutral; avg, max and min take it everywhere.
+        # One addend is the value and the others are neutral; for avg, max and min all have the
+        # value.
         if (axis, op) not in move.before.partial and op in ("sum", "product"):
             neutral = jnp.full_like(x, op == "product")
             x = jnp.where(lax.axis_index(axis) == 0, x, neutral)

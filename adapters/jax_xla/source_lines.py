@@ -33,8 +33,8 @@ RESERVED_NAMES = {
     "shard_map", "reshard", "frozenset", "list", "joined", "program", "float",
 }  # fmt: skip
 
-# Parameters that no line shows: the layout says where a result lies, `_key` has what is about
-# seeds, and a padding row changes no values.
+# Parameters that no line shows: the layout says where a result lies, `_key` handles seeds, and a
+# padding row changes no values.
 _ELSEWHERE = ("view", "seeding", "seed", "draw", "impl", "padding_row")
 
 # Addends stacked on a leading dim are reduced by these; the dtype stays.
@@ -65,7 +65,7 @@ def mesh_variables(question: Question) -> dict[Mesh, str]:
 
 
 def view_variables(question: Question) -> dict[str, str]:
-    """The Python name of what each mesh step makes."""
+    """The Python name of each mesh step's result."""
     return {step.result: variable_name(step.result) for step in question.mesh_steps}
 
 
@@ -93,7 +93,7 @@ def view_sources(question: Question, kind: Kind, release: str = NEWEST) -> list[
 
 
 def mesh_texts(question: Question) -> dict[str, str]:
-    """The text of the mesh that each input and result lies on."""
+    """The text of the mesh of each input and result."""
     return mesh_lines.mesh_texts(question, mesh_variables(question), view_variables(question))
 
 
@@ -192,7 +192,7 @@ def step_lines(question: Question, step: Step, route: Route, release: str = NEWE
 
 
 def names_used(question: Question, step: Step) -> list[str]:
-    """The inputs and results that the lines of a step use. Their order means nothing."""
+    """The inputs and results that the lines of a step use, in no particular order."""
     if step.op != "grad":
         return list(dict.fromkeys(step.operands))
     of, by = map(str, step.args)
@@ -255,7 +255,7 @@ def _spec(name: str, to: Layout) -> str:
 
 
 def _expression(step: Step, mesh: str, release: str, sharding: str = "") -> str:
-    """The expression of a step, in the words of a release.
+    """The expression of a step, as a release spells it.
 
     ``sharding``: the layout that the op itself is asked for, if its function takes one.
     """
@@ -278,7 +278,7 @@ def _expression(step: Step, mesh: str, release: str, sharding: str = "") -> str:
 
 @lru_cache(maxsize=4096)
 def _takes_layout(text: str) -> bool:
-    """Whether the last call of an expression is the one that takes the layout asked for."""
+    """Whether the last call of an expression takes the layout asked for."""
     if "NamedSharding" not in text:
         return False
     node = ast.parse(text, mode="eval").body
@@ -293,7 +293,7 @@ def _takes_layout(text: str) -> bool:
 def _key(params: dict[str, Param]) -> str:
     """The key of a seed; a later draw from the same seed is folded into it.
 
-    Whatever a program seeds in other frameworks, JAX is given a key.
+    Where a program seeds other frameworks, JAX gets a key.
     """
     impl = f", impl={params['impl']!r}" if "impl" in params else ""
     key = f"jax.random.key({params['seed']}{impl})"

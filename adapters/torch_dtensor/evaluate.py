@@ -205,7 +205,7 @@ class Evaluation:
                 run.collectives[line.name] = self.take(run, line.name)
 
     def materialise(self, task: Task, run: TaskRun) -> None:
-        """Full tensors of what is checked, after the whole program, so that they change nothing in it.
+        """Full tensors of what is checked, after the whole program, in which they change nothing.
 
         A result that can be reduced only once may be reduced by the program, which leaves nothing
         to look at. Such a result is looked at in a run of its own.

@@ -1,6 +1,6 @@
-"""Where does every activation of a recipe lie? Logical dims, and rules for them, as MaxText has it.
+"""Where does every activation of a recipe lie? Logical dims, and rules for them, as in MaxText.
 
-An activation has a name in the model and a logical name per dim; rules say which mesh axes each
+An activation has a name in the model and a logical name per dim. Rules say which mesh axes each
 logical name stands for under a parallel plan. Refuses to know what a model computes.
 """
 
@@ -16,8 +16,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from cases.recipes import RecipeKind
 
-# ``norm_length`` is the sequence between the parts that tensor parallelism splits, ``length``
-# inside of them.
+# ``norm_length`` is the sequence between the parts that tensor parallelism splits, ``length`` the
+# sequence inside them.
 Logical = Literal["batch", "norm_length", "length", "heads", "hidden", "vocab", ""]
 
 ACTIVATIONS: dict[str, tuple[Logical, ...]] = {
@@ -28,7 +28,7 @@ ACTIVATIONS: dict[str, tuple[Logical, ...]] = {
     "keys": ("batch", "", "heads", ""),
     "hidden": ("batch", "length", "hidden"),
     "logits": ("batch", "length", "vocab"),
-    # Of a model whose input is rows alone.
+    # A model whose input has rows only.
     "row": ("batch", ""),
     "row_hidden": ("batch", "hidden"),
 }
@@ -49,7 +49,7 @@ def logical_axis_rules(row: RecipeKind) -> dict[Logical, tuple[str, ...]]:
 
 
 def activation_spec(row: RecipeKind, name: str) -> PartitionSpec:
-    """How the activation called ``name`` lies under the plan of ``row``."""
+    """The layout of the activation called ``name`` under the plan of ``row``."""
     there = logical_axis_rules(row)
     return PartitionSpec(*(there[one] or None for one in ACTIVATIONS[name]))
 
@@ -57,7 +57,7 @@ def activation_spec(row: RecipeKind, name: str) -> PartitionSpec:
 def constrain_activation(
     x: jax.Array, name: str, row: RecipeKind, mesh: jax.sharding.Mesh
 ) -> jax.Array:
-    """The activation called ``name``, laid out by its plan and named for `REMAT_POLICY`."""
+    """The activation called ``name``, in the layout of its plan and named for `REMAT_POLICY`."""
     x = lax.with_sharding_constraint(x, NamedSharding(mesh, activation_spec(row, name)))
     named: jax.Array = checkpoint_name(x, name)
     return named
@@ -65,10 +65,10 @@ def constrain_activation(
 
 @partial(jax.custom_vjp, nondiff_argnums=(1, 2))
 def gather_weight(weight: jax.Array, used: NamedSharding, home: NamedSharding) -> jax.Array:
-    """A weight as it is ``used``; its gradient is to be where the weight is at ``home``.
+    """A weight in the layout in which it is ``used``; its gradient is in the layout ``home``.
 
-    Products alone make XLA gather it as well, but not always so: where FSDP and tensor
-    parallelism split one dim of it and the mesh has a third axis, it gathers along both.
+    Without this, products alone also make XLA gather it, but not always in this way: if FSDP and
+    tensor parallelism split one dim of it and the mesh has a third axis, XLA gathers along both.
     """
     whole: jax.Array = lax.with_sharding_constraint(weight, used)
     return whole
@@ -86,6 +86,6 @@ def _scatter(
 
 gather_weight.defvjp(_gather, _scatter)
 
-# What the backward pass finds of the forward's where parameters are sharded: these activations.
-# It computes the rest again, and so gathers each weight again, and passes each key again.
+# The activations of the forward pass that the backward pass finds if parameters are sharded. It
+# computes the others again, and so gathers each weight and passes each key again.
 REMAT_POLICY = jax.checkpoint_policies.save_only_these_names(*ACTIVATIONS)

@@ -1,6 +1,6 @@
-"""How does JAX answer a question about a recipe? By one training step, of which all is shown.
+"""How does JAX answer a question about a recipe? By one training step, all of which is shown.
 
-One program under ``jax.jit``, and where there is data the same step on one device beside it.
+One program under ``jax.jit``, and in a run with data also the same step on one device.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What does each model compute, in JAX? Pure functions of arrays by name.
 
-The same functions run sharded and on one device: where activations lie, and what passes between
-devices by hand, comes in as `ParallelHooks`. Refuses to know meshes.
+The same functions run sharded and on one device. `ParallelHooks` say where activations lie and what
+passes between devices by hand. Refuses to know meshes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ THETA = 500000.0
 def attend(q: jax.Array, k: jax.Array, v: jax.Array, causal: bool) -> jax.Array:
     """Attention of queries [b, s, heads, head] over keys and values [b, s, kv, head].
 
-    Query head h attends to key head h // (heads / kv); to no later place if ``causal``.
+    Query head h attends to key head h // (heads / kv); if ``causal``, to no later position.
     """
     batch, seq, kv, head = k.shape
     grouped = q.reshape(batch, seq, kv, -1, head)
@@ -51,12 +51,12 @@ def experts(
     send: ExchangeSlots = _here,
     fetch: ExchangeSlots = _here,
 ) -> jax.Array:
-    """What each token's expert makes of it, times its probability: x [b, s, dim], as the result.
+    """The output of each token's expert, times its probability, for x [b, s, dim].
 
-    Tokens are put into rooms [expert, place, dim] with a place for each, so that none is
-    dropped: GShard's dispatch (arXiv 2006.16668), its capacity the number of tokens. ``send``
-    gives rooms [expert here, place, dim] to the experts ``w1`` [expert here, hidden, dim] and
-    ``w2`` [expert here, dim, hidden]; ``fetch`` undoes it.
+    Tokens are put into rooms [expert, place, dim] with a place for each, so that none is dropped:
+    GShard's dispatch (arXiv 2006.16668), its capacity the number of tokens. ``send`` brings rooms
+    [expert here, place, dim] to the experts ``w1`` [expert here, hidden, dim] and ``w2`` [expert
+    here, dim, hidden]; ``fetch`` undoes it.
     """
     tokens = x.reshape(-1, x.shape[-1])
     probabilities = jax.nn.softmax(_linear(tokens, router), axis=-1)
@@ -75,10 +75,10 @@ def _anywhere(x: jax.Array, name: str) -> jax.Array:
 
 
 class ParallelHooks(msgspec.Struct, frozen=True):
-    """What a parallel plan adds to a model; as it stands, nothing: everything is on one device.
+    """What a parallel plan adds to a model; by default nothing, for a model on one device.
 
-    ``at``: an activation, where it should lie by its name in `placing.ACTIVATIONS`. ``attend``
-    and ``experts``: as the functions of that name.
+    ``at``: puts an activation where it should lie, by its name in `activation_layouts.ACTIVATIONS`.
+    ``attend`` and ``experts``: as the functions of these names.
     """
 
     at: Callable[[jax.Array, str], jax.Array] = _anywhere
@@ -93,7 +93,7 @@ def forward(model: str, sizes: Sizes, moves: ParallelHooks, t: Arrays) -> jax.Ar
 
 def loss(model: str, t: Arrays, out: jax.Array) -> jax.Array:
     """The scalar that is differentiated, of ``out``."""
-    # Losses are taken of at least float32.
+    # Losses have at least float32.
     out = out.astype(jnp.promote_types(out.dtype, jnp.float32))
     if MODELS[model].loss == "squares":
         return jnp.mean(jnp.square(out - t["target"]))
@@ -119,9 +119,9 @@ def _norm(x: jax.Array, weight: jax.Array) -> jax.Array:
 
 
 def _rotated(x: jax.Array) -> jax.Array:
-    """Of [b, s, heads, head]: each head's halves rotated by angles that grow with place."""
+    """Of [b, s, heads, head]: each head's halves, rotated by angles that grow with position."""
     half = x.shape[-1] // 2
-    # Places up to thousands have no room in bfloat16.
+    # bfloat16 cannot hold positions up to thousands.
     wide = jnp.promote_types(x.dtype, jnp.float32)
     rates = THETA ** (-jnp.arange(half, dtype=wide) / half)
     angles = (jnp.arange(x.shape[1], dtype=wide)[:, None] * rates)[:, None, :]

@@ -1,7 +1,7 @@
 """What do recipes pass between devices by hand? Tokens to experts, keys and values round a ring.
 
-Bodies of ``jax.shard_map``: every array in them is one device's share. The gradient is JAX's
-own, each collective's transpose.
+Bodies of ``jax.shard_map``: every array in them is one device's share. The gradient is JAX's own,
+the transpose of each collective.
 """
 
 from __future__ import annotations

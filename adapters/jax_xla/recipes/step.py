@@ -1,7 +1,7 @@
 """What is one training step of a recipe, as a function for one ``jax.jit``?
 
-Forward, loss, gradients and plain gradient descent, with the shardings of what goes in and comes
-out. Takes arrays, or shapes alone. Refuses to know how it is compiled.
+Forward, loss, gradients and plain gradient descent, with the shardings of arguments and results.
+Takes arrays, or shapes alone. Refuses to know how it is compiled.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Function = Callable[[models.Arrays], dict[str, jax.Array]]
 class Step(msgspec.Struct, frozen=True):
     """A training step on a mesh.
 
-    ``function`` takes parameters and inputs by name, which lie as ``arguments`` says, and
-    returns the rest of `observed` by name: to be jitted with ``results`` as its out_shardings,
-    None where the compiler's own is to be seen.
+    ``function`` takes parameters and inputs by name, laid out as ``arguments`` says, and returns
+    the rest of `observed` by name. It is jitted with ``results`` as its out_shardings, None where
+    the compiler's own choice is to be seen.
     """
 
     function: Function
@@ -37,12 +37,12 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def sharded_step(row: RecipeKind, sizes: Mapping[str, int], mesh: Mesh) -> Step:
-    """The step of ``row`` on a mesh, natively: the compiler finds what to send, from shardings.
+    """The step of ``row`` on a mesh, where the compiler finds the collectives from shardings.
 
-    Parameters' gradients and next values are asked for where the parameters are, the rest
-    follows from the activations. Where parameters are sharded, the backward pass keeps the named
-    activations of the forward pass (`activation_layouts.REMAT_POLICY`). It gathers parameters
-    again, as FSDP does.
+    Parameters' gradients and next values are asked for where the parameters are; the rest follows
+    from the activations. If parameters are sharded, the backward pass keeps the named activations
+    of the forward pass (`activation_layouts.REMAT_POLICY`). It gathers parameters again, as FSDP
+    does.
     """
     model = MODELS[row.model]
     there = arrays.jax_mesh(mesh, "Auto")
@@ -87,7 +87,7 @@ def unsharded_step(model: str, sizes: Mapping[str, int]) -> Function:
 def input_structs(
     row: RecipeKind, sizes: dict[str, int], dtype: str, step: Step
 ) -> dict[str, jax.ShapeDtypeStruct]:
-    """What ``step.function`` is given where there is no data: shapes, dtypes and shardings."""
+    """The arguments of ``step.function`` without data: shapes, dtypes and shardings."""
     model = MODELS[row.model]
     return {
         one.name: jax.ShapeDtypeStruct(
@@ -138,7 +138,7 @@ def _step(model: str, forward: Callable[[models.Arrays], jax.Array]) -> Function
 
         moving = {name: t[name] for name in chosen}
         (loss, out), grads = jax.value_and_grad(objective, has_aux=True)(moving)
-        # So that a collective of the optimiser's says so in its name.
+        # A collective of the optimiser then has this in its name.
         with jax.named_scope("update"):
             new = {f"new/{name}": t[name] - LEARNING_RATE * grads[name] for name in parameters}
         return {"out": out, "loss": loss, **{f"grad/{name}": grads[name] for name in chosen}, **new}
