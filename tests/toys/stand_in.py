@@ -1,5 +1,7 @@
 """A pytest plugin (``-p tests.toys.stand_in``) that puts the toy `wrong` in torch's place."""
 
-from adapters.registry import FRAMEWORKS, Framework
+import msgspec
 
-FRAMEWORKS["torch"] = Framework("tests.toys.wrong", ("torch",))
+from adapters.registry import FRAMEWORKS
+
+FRAMEWORKS["torch"] = msgspec.structs.replace(FRAMEWORKS["torch"], adapter="tests.toys.wrong")

@@ -11,7 +11,7 @@ import msgspec
 
 from adapters.registry import FRAMEWORKS
 
-FRAMEWORKS["torch"] = msgspec.structs.replace(FRAMEWORKS["torch"], module=__name__)
+FRAMEWORKS["torch"] = msgspec.structs.replace(FRAMEWORKS["torch"], adapter=__name__)
 
 
 def connect(devices: int) -> object:

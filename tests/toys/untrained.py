@@ -6,5 +6,5 @@ from adapters.registry import FRAMEWORKS
 
 for name in ("torch", "jax"):
     FRAMEWORKS[name] = msgspec.structs.replace(
-        FRAMEWORKS[name], module=f"tests.toys.untrained_{name}"
+        FRAMEWORKS[name], adapter=f"tests.toys.untrained_{name}"
     )
