@@ -125,14 +125,14 @@ def test_a_killed_rank_is_the_answer_of_its_case(tmp_path: Path, mark: str) -> N
 def _slow() -> str:
     """A case that keeps four ranks exchanging shards for a few seconds."""
     steps = ["y0 = redistribute(x, x=S(1))"]
-    steps += [f"y{i} = redistribute(y{i - 1}, x=S({(i + 1) % 2}))" for i in range(1, 600)]
+    steps += [f"y{i} = redistribute(y{i - 1}, x=S({(i + 1) % 2}))" for i in range(1, 200)]
     return f"""
 [[case]]
 id = "slow"
 mesh = {{ x = 4 }}
 inputs.x = {{ shape = [2048, 1024], placements = {{ x = "S(0)" }} }}
 program = {steps!r}
-check = ["y599"]
+check = ["y199"]
 """
 
 
