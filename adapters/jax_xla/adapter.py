@@ -1,7 +1,7 @@
-"""How is JAX asked? In a child of this process, with an XLA client of enough CPU devices.
+"""How is JAX set up, and which route answers for which subject?
 
-Knows which module answers as which subject, and what no route here can do. The process is set up
-before the first import of jax, which reads the environment once.
+A child of this process has the XLA client with the CPU devices. `connect` sets the environment
+before the first import of jax, which reads it once. This module also knows what no route can do.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from cases.model import Question
 
 
 def connect(devices: int) -> Adapter:
-    """A live JAX of ``devices`` CPU devices; jax must not be imported yet in this process."""
+    """A live JAX with ``devices`` CPU devices. jax must not be imported yet in this process."""
     flags = os.environ.get("XLA_FLAGS", "")
     os.environ["JAX_PLATFORMS"] = "cpu"
-    # XLA reports every layout that it could not change efficiently on stderr; the counts show it.
+    # XLA warns on stderr about inefficient reshards. The counted collectives show these anyway.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import jax
 
-    # NumPy and torch have 64-bit types; without this JAX would narrow them silently.
+    # NumPy and torch have 64-bit dtypes. Without this, JAX silently narrows them.
     jax.config.update("jax_enable_x64", True)
-    # Unfiltered, so that a bare assertion is told by the function of JAX in which it failed.
+    # An assertion without a message is reported with the function that raised it, inside JAX.
     jax.config.update("jax_traceback_filtering", "off")
-    # A program from the persistent cache is not compiled, and so has no dump to read.
+    # A program from the persistent cache is not compiled, so it has no dump to read.
     jax.config.update("jax_enable_compilation_cache", False)
     from jaxlib import version
 
-    # What a question needs is imported before the first fork, and the client is made after it.
+    # All modules are imported before the first fork. The XLA client is created after it.
     from adapters.jax_xla import compat, explicit, jit, shard_map  # noqa: F401
 
     facts: tuple[str, ...] = (
@@ -49,7 +49,7 @@ def connect(devices: int) -> Adapter:
     hello = Hello(VERSION, "jax", jax.__version__, python, facts, pid, promises=PROMISES)
 
     def make(count: int) -> Adapter:
-        # XLA reads this when the client is made, which is in the child.
+        # XLA reads this flag when the child creates the client.
         count_flag = f"--xla_force_host_platform_device_count={count}"
         os.environ["XLA_FLAGS"] = f"{flags} {count_flag}".strip()
         return JaxAdapter(hello, count)
@@ -58,7 +58,7 @@ def connect(devices: int) -> Adapter:
 
 
 class JaxAdapter:
-    """JAX, live in this process until `close`."""
+    """JAX in this process until `close`. See `adapters.protocol.Adapter`."""
 
     def __init__(self, hello: Hello, devices: int) -> None:
         from adapters.jax_xla import explicit, jit, shard_map
@@ -70,7 +70,7 @@ class JaxAdapter:
         self._hello = hello
         self._devices = devices
         self._compiler = Compiler()
-        self._answering = AnswerInProgress
+        self._new_answer = AnswerInProgress
         self._routes: dict[str, Callable[[Question, AnswerInProgress], None]] = {
             "jax/jit": lambda question, notes: jit.answer(self._compiler, question, notes),
             "jax/explicit": lambda question, notes: explicit.answer(
@@ -85,24 +85,23 @@ class JaxAdapter:
         }
 
     def hello(self) -> Hello:
-        """This JAX: its release, and how many devices it has."""
+        """The release of JAX and its facts."""
         return self._hello
 
     def observe(self, question: Question, subject: str, seconds: float) -> Answer:
-        """What JAX does with the question by the route called ``subject``.
+        """The answer of JAX by the route ``subject``. KeyError if there is no such route.
 
-        Cannot stop itself: only its process can be ended during a call into XLA. KeyError if there
-        is no such route.
+        A call into XLA cannot be interrupted. The caller must kill this process after ``seconds``.
         """
         from adapters.jax_xla.attempt import RefusedByJax
 
         route = self._routes[subject]
-        notes = self._answering(question)
+        notes = self._new_answer(question)
         end: End = Done()
         try:
             if question.recipe is not None and subject != "jax/jit":
                 raise CannotAnswer("a recipe is one program under jit")
-            if (why := _beyond(question, self._devices)) is not None:
+            if (why := _why_unsupported(question, self._devices)) is not None:
                 raise CannotAnswer(why)
             route(question, notes)
         except RefusedByJax as stopped:
@@ -112,16 +111,16 @@ class JaxAdapter:
         return notes.finish(subject, end)
 
     def close(self) -> None:
-        """Remove what was written; there is no other process."""
+        """Remove the dump directory."""
         self._compiler.close()
 
 
-# Regions that torch needs to keep a sharded class dim sharded. JAX needs no region for that.
+# Contexts that JAX does not need. torch needs this one to keep a sharded class dim sharded.
 _NEEDLESS = ("loss_parallel",)
 
 
-def _beyond(question: Question, devices: int) -> str | None:
-    """Why no route can be asked this; None if one can."""
+def _why_unsupported(question: Question, devices: int) -> str | None:
+    """The reason why no route can answer a question. None if a route can."""
     if question.context not in (None, *_NEEDLESS):
         return f"JAX has no region {question.context}"
     if (wanted := question.devices) > devices:

@@ -1,6 +1,6 @@
-"""What has one route seen of one question so far? An answer that is not finished.
+"""What has one route observed for one question so far?
 
-Routes write into it step by step, so that what was reached before a refusal is kept.
+Routes add observations step by step. Observations before an error are kept.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cases.model import Foreign, Layout, Mesh, Question
 
 
 class AnswerInProgress:
-    """Lives while one route answers one question."""
+    """The observations of one route for one question."""
 
     def __init__(self, question: Question) -> None:
         self.question = question
@@ -30,30 +30,30 @@ class AnswerInProgress:
 
     @property
     def plan(self) -> bool:
-        """Whether there is no data, so that programs are compiled and not run."""
+        """Whether this is a dry run, which compiles programs but does not run them."""
         return self.question.mode == "dry run"
 
     def weigh(self, program: CompiledProgram, beside: Iterable[arrays.ArrayOrStruct] = ()) -> None:
-        """Count what a device holds while ``program`` runs, and what it holds in addition."""
-        if self.plan and (own := peak_bytes(program)) is not None:
-            self.peak = max(self.peak or 0, own + sum(map(arrays.local_bytes, beside)))
+        """In a dry run, update the peak: the bytes of ``program`` and of the arrays ``beside``."""
+        if self.plan and (peak := peak_bytes(program)) is not None:
+            self.peak = max(self.peak or 0, peak + sum(map(arrays.local_bytes, beside)))
 
     def wants(self, name: str) -> bool:
-        """Whether the input or result called ``name`` is to be shown."""
+        """Whether the question checks the input or result ``name``."""
         return name in self.question.check
 
     def see(self, observed: Observed, mesh: Mesh) -> None:
-        """Show an input or result on ``mesh``, which is named if it is not the question's."""
-        own = None if mesh == self.question.mesh else mesh
-        self.seen.append(msgspec.structs.replace(observed, mesh=own))
+        """Add an observation on ``mesh``. It names the mesh, unless that is the question's mesh."""
+        other = None if mesh == self.question.mesh else mesh
+        self.seen.append(msgspec.structs.replace(observed, mesh=other))
 
     def heed(self, program: CompiledProgram) -> CompiledProgram:
-        """Keep the program's complaints; returns the program."""
+        """Add the complaints of a program, and return the program."""
         self.complaints.extend(f"{program.step}: {one}" for one in program.complaints)
         return program
 
     def finish(self, subject: str, end: End) -> Answer:
-        """The answer, however it ended."""
+        """The answer with all observations so far."""
         return Answer(
             self.question.id, subject, end, tuple(self.seen), self.program, tuple(self.complaints),
             peak=self.peak if isinstance(end, Done) else None,
@@ -63,7 +63,7 @@ class AnswerInProgress:
 def observe_array(
     name: str, array: arrays.ArrayOrStruct, mesh: Mesh, with_layout: bool = True
 ) -> Observed:
-    """What JAX says about an array with a global value; ``collectives`` and ``mesh`` stay None."""
+    """The observation of an array with a global value, without ``collectives`` and ``mesh``."""
     layout, note = arrays.layout_of(array, mesh) if with_layout else (None, "")
     if isinstance(array, jax.ShapeDtypeStruct):
         return observe_without_data(name, array, layout, note)
@@ -79,6 +79,6 @@ def observe_without_data(
     note: str,
     lead: int = 0,
 ) -> Observed:
-    """What JAX says about an array without data, shown without ``lead`` dims."""
+    """The observation of an array without data. The first ``lead`` dims are left out."""
     local = arrays.local_shape(array, lead)
     return Observed(name, array.dtype.name, array.shape[lead:], layout, note=note, local=local)

@@ -1,7 +1,7 @@
-"""How do our meshes, layouts and inputs become JAX's, and JAX's arrays ours again?
+"""How are meshes, layouts and inputs converted to JAX, and arrays back?
 
-Every array is read in mesh order: position i of the mesh first to last, whatever its device.
-Compiles nothing: `jax.device_put` places arrays, and addressable shards are read.
+Shards are read in the order of mesh positions, not of devices. This module compiles nothing: it
+places inputs with `jax.device_put` and reads addressable shards.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cases.model import Foreign, Input, Layout, Mesh
 
 @lru_cache(maxsize=256)
 def jax_mesh(mesh: Mesh, kind: Kind) -> jax.sharding.Mesh:
-    """The same axes over the same devices, every axis of ``kind``."""
+    """The JAX mesh with the same axes and devices. Every axis has the type ``kind``."""
     devices = jax.devices()
     grid = np.empty(mesh.size, dtype=object)
     grid[:] = [devices[number] for number in mesh.devices]
@@ -33,21 +33,21 @@ def jax_mesh(mesh: Mesh, kind: Kind) -> jax.sharding.Mesh:
 
 
 def stacked_layout(layout: Layout) -> Layout:
-    """The layout of a partial tensor's addends stacked on leading dims, one per partial axis."""
+    """The layout of the stacked addends of a partial tensor: one leading dim per partial axis."""
     return Layout(tuple((axis,) for axis, _ in layout.partial) + layout.dims)
 
 
 def stacked_shape(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The global shape of a partial tensor's addends stacked on leading dims."""
+    """The global shape of the stacked addends of a partial tensor."""
     return tuple(mesh[axis] for axis, _ in layout.partial) + shape
 
 
 def partition_spec(layout: Layout, step: str = "") -> PartitionSpec:
-    """The PartitionSpec; a pending sum is ``unreduced``.
+    """The PartitionSpec of a layout. Axes of a pending sum are ``unreduced``.
 
     Raises:
-        NotationError: a pending reduction other than a sum.
-        CannotAnswer: at ``step``, if this release has no pending reductions.
+        NotationError: a pending reduction is not a sum.
+        CannotAnswer: this release lacks ``unreduced``. The error names ``step``.
     """
     notation.to_spec(layout)
     dims = (axes or None for axes in layout.dims)
@@ -60,13 +60,13 @@ ArrayOrStruct = jax.Array | jax.ShapeDtypeStruct
 def place_input(
     given: Input, mesh: Mesh, there: jax.sharding.Mesh, stack: bool, plan: bool = False
 ) -> ArrayOrStruct:
-    """The input on ``mesh``, which is ``there`` in JAX. In a ``plan`` it has no data.
+    """An input on ``mesh``, which is ``there`` in JAX. ``plan``: a dry run, so it has no data.
 
-    A partial input becomes its addends: with ``stack`` on leading dims that the partial axes split,
-    else as an unreduced array.
+    A partial input has addends. ``stack`` puts them on leading dims, sharded over the partial axes.
+    Without ``stack``, they form an unreduced array.
 
     Raises:
-        RefusedByJax: sizes are uneven.
+        RefusedByJax: JAX refused it, for example for uneven sizes.
         CannotAnswer: JAX has no such layout.
     """
     layout, shape = given.layout, given.shape
@@ -105,7 +105,7 @@ def place_input(
 
 
 def _planned(given: Input, shape: tuple[int, ...], sharding: NamedSharding) -> jax.ShapeDtypeStruct:
-    """An input without data. Raises what JAX says about a sharding that does not suit it."""
+    """An input without data. JAX raises if the sharding does not fit the shape."""
     bare = jax.ShapeDtypeStruct(shape, arrays.numpy_dtype(given.dtype))
     if given.per_device is None and not given.layout.partial:
         jax.eval_shape(lambda x: jax.device_put(x, sharding), bare)
@@ -117,27 +117,27 @@ def _planned(given: Input, shape: tuple[int, ...], sharding: NamedSharding) -> j
 
 
 def local_shape(array: ArrayOrStruct, lead: int = 0) -> tuple[int, ...] | None:
-    """The shape of every shard, without ``lead`` dims; None if they do not all have one shape."""
+    """The shape of all shards, without the first ``lead`` dims. None if their shapes differ."""
     sharding = array.sharding
     assert sharding is not None
     try:
         local: tuple[int, ...] = sharding.shard_shape(array.shape)
-    # JAX's error for sizes that do not divide.
+    # JAX raises this for sizes that are not divisible.
     except ValueError:
         return None
     return local[lead:]
 
 
 def local_bytes(array: ArrayOrStruct) -> int:
-    """Bytes of a shard; of the whole if shards do not all have one shape."""
+    """The bytes of a shard, or of the whole array if the shapes of shards differ."""
     shape = local_shape(array)
     return math.prod(array.shape if shape is None else shape) * int(array.dtype.itemsize)
 
 
 def layout_of(array: ArrayOrStruct, mesh: Mesh) -> tuple[Layout | Foreign, str]:
-    """The layout that JAX reports of an array, and what it says beyond a layout.
+    """The layout that JAX reports for an array, and a note about axes over which it is reduced.
 
-    `Foreign` for a sharding that is not over this mesh's axes and devices.
+    The layout is `Foreign` if the sharding is not on the axes and devices of ``mesh``.
     """
     sharding = array.sharding
     if not isinstance(sharding, NamedSharding) or not _has_axes(sharding.mesh, mesh):
@@ -152,7 +152,7 @@ def layout_of(array: ArrayOrStruct, mesh: Mesh) -> tuple[Layout | Foreign, str]:
         *(owed := compat.unreduced_axes(sharding.spec)),
     }
     if not used <= set(mesh.layout_axes):
-        # Axes of a whole mesh that are not in the slice.
+        # The sharding uses axes of the full mesh that the derived mesh lacks.
         return Foreign(str(sharding)), ""
     pending = tuple((axis, "sum") for axis in mesh.names if axis in owed)
     found = compat.reduced_axes(sharding.spec)
@@ -162,7 +162,7 @@ def layout_of(array: ArrayOrStruct, mesh: Mesh) -> tuple[Layout | Foreign, str]:
 
 @lru_cache(maxsize=1024)
 def _has_axes(there: jax.sharding.Mesh, mesh: Mesh) -> bool:
-    """Whether a mesh of JAX has all named axes of ``mesh``, and each device at its place."""
+    """Whether a JAX mesh has all named axes of ``mesh``, with each device at the same index."""
     if not set(mesh.layout_axes) <= set(there.axis_names):
         return False
     ids = {device.id: at for at, device in np.ndenumerate(there.devices)}
@@ -178,7 +178,7 @@ def _has_axes(there: jax.sharding.Mesh, mesh: Mesh) -> bool:
 
 
 def is_unreduced(array: ArrayOrStruct) -> bool:
-    """Whether a sum is still pending, so that JAX has no global value or index for the array."""
+    """Whether an array has a pending sum. Then JAX has no global value or index for it."""
     return isinstance(array.sharding, NamedSharding) and bool(
         compat.unreduced_axes(array.sharding.spec)
     )
@@ -189,9 +189,9 @@ Offsets = tuple[tuple[int, ...] | None, ...]
 
 
 def shards_of(array: jax.Array, mesh: Mesh) -> tuple[Shards, Offsets]:
-    """Each mesh position's local array and its global offset; None where JAX has none.
+    """The local shard and the global offset at each mesh position. None if JAX has none.
 
-    An unreduced array has addends and no offsets: ``Shard.index`` raises for it.
+    The shards of an unreduced array are addends without offsets, because ``Shard.index`` raises.
     """
     position = {device: at for at, device in enumerate(mesh.devices)}
     shards: list[arrays.Array | None] = [None] * mesh.size

@@ -1,7 +1,7 @@
-"""What did JAX say to one call: a value, or a refusal?
+"""Did one call into JAX return a value, or does its exception end the answer?
 
-Only calls into JAX go through `attempt`, so that a fault of ours is never reported as a
-refusal of JAX's.
+Only calls into JAX go through `attempt`. An exception in this suite is never reported as an error
+of JAX.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from typing import TypeVar
 
 from adapters.answer import Refused
 from adapters.error_line import error_line
+from adapters.unsupported import CannotAnswer
 
 T = TypeVar("T")
 
 
 class RefusedByJax(Exception):
-    """JAX raised; ``end`` is how the answer ends."""
+    """JAX raised. ``end`` says how the answer ends."""
 
     def __init__(self, end: Refused):
         super().__init__(end)
@@ -24,12 +25,14 @@ class RefusedByJax(Exception):
 
 
 def attempt(step: str, call: Callable[[], T]) -> T:
-    """What ``call`` returns.
+    """The result of ``call``.
 
     Raises:
-        RefusedByJax: JAX raised; the end is `Refused` at ``step``, with the exception as its cause.
+        RefusedByJax: JAX raised. The end is `Refused` at ``step``. The exception is its cause.
     """
     try:
         return call()
-    except Exception as error:  # whatever JAX raised is data
+    except CannotAnswer:  # raised by a name that this release of JAX lacks
+        raise
+    except Exception as error:  # any exception of JAX is its answer
         raise RefusedByJax(Refused(type(error).__name__, error_line(error), step)) from error

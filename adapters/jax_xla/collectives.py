@@ -1,7 +1,7 @@
-"""Which collectives does a compiled program hold? Their kinds, mesh axes, groups and bytes.
+"""Which collectives does a compiled program have, with which mesh axes, groups and bytes?
 
-Knows how XLA writes the groups of a collective and where those are on a mesh. Refuses to know what
-the program is for.
+This module parses the replica groups of XLA and maps them to mesh axes. It does not know which
+question the program answers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KINDS: dict[str, CollectiveKind] = {
     "collective-broadcast": "broadcast",
 }
 
-# This is in the name of an optimiser's op, if it runs in a ``jax.named_scope`` of this name.
+# Part of the names of optimizer ops, which run in a ``jax.named_scope`` of this name.
 UPDATE = "/update/"
 
 Groups = tuple[tuple[int, ...], ...]
@@ -65,14 +65,14 @@ def _lists(text: str) -> Groups:
 
 @lru_cache(maxsize=1024)
 def parse_groups(text: str, count: int) -> Groups:
-    """The groups of ids that a ``replica_groups`` attribute names, of ``count`` ids in all.
+    """The groups of ids in a ``replica_groups`` attribute. There are ``count`` ids in all.
 
-    Lists ``{{0,1},{2,3}}`` (``{}`` is everyone), iotas ``[2,2]<=[2,2]T(1,0)``, and mesh axes
-    ``mesh['a'=2,'b'=4], device_ids=([4,2]T(1,0)) {'a','b':(1)2}``, where ``:(p)s`` is the sub-axis
-    of size s after p of the axis.
+    The formats are lists ``{{0,1},{2,3}}`` (``{}`` is all ids), iotas ``[2,2]<=[2,2]T(1,0)``, and
+    mesh axes ``mesh['a'=2,'b'=4], device_ids=([4,2]T(1,0)) {'a','b':(1)2}``. There ``:(p)s`` is the
+    sub-axis of size s after a major part of size p.
 
     Raises:
-        HloError: none of these.
+        HloError: the format is unknown.
     """
     if text.startswith("{"):
         return _lists(text) or (tuple(range(count)),)
@@ -95,7 +95,7 @@ def _mesh_groups(axes: str, devices: str | None, grouped: str) -> Groups:
             raise HloError(f"unknown axis {piece!r} of mesh {axes}")
         begin = int(found[2] or 1)
         refs.append((found[1], begin, begin * int(found[3] or sizes[found[1]])))
-    # Every axis is cut where a sub-axis begins or ends; each factor is a dim of its own.
+    # Every axis is split where a sub-axis begins or ends. Each factor becomes a dim.
     factors: list[tuple[str, int, int]] = []
     for name, size in sizes.items():
         cuts = sorted({1, size}.union(*({begin, end} for ref, begin, end in refs if ref == name)))
@@ -119,9 +119,9 @@ def _mesh_groups(axes: str, devices: str | None, grouped: str) -> Groups:
 
 @lru_cache(maxsize=1024)
 def find_axes(mesh: Mesh, found: Groups) -> tuple[str, ...]:
-    """The mesh axes along which positions form these groups, in mesh order; () without any."""
+    """The mesh axes that form these groups of positions, in mesh order. () if none do."""
     wanted = {frozenset(group) for group in found}
-    # Fewest axes first, so that an axis of size 1, which joins no devices, is never among them.
+    # The smallest set of axes comes first, so it never contains an axis of size 1.
     for count in range(len(mesh.axes) + 1):
         for axes in itertools.combinations(mesh.names, count):
             if {frozenset(group) for group in layout.axis_groups(mesh, axes)} == wanted:
@@ -130,13 +130,13 @@ def find_axes(mesh: Mesh, found: Groups) -> tuple[str, ...]:
 
 
 def started_collective(opcode: str) -> str | None:
-    """The collective that an opcode starts; None for ``-done`` and for everything else."""
+    """The collective that an opcode starts. None for ``-done`` and for any other opcode."""
     kind = opcode.removesuffix("-start")
     return kind if kind in KINDS else None
 
 
 def count_collectives(module: Module) -> Counter[str]:
-    """How often each collective occurs anywhere in the text, called or not, by opcode."""
+    """The number of collectives in the whole text, by opcode, even in computations not called."""
     return Counter(
         base
         for computation in module.computations.values()
@@ -156,7 +156,7 @@ def _called(instruction: Instruction) -> Iterator[str]:
 
 
 class _CallSite(msgspec.Struct, frozen=True):
-    """Where an instruction stands: the names of its computation's callers, and the pass."""
+    """The context of an instruction: its computation, the op names of the callers, and the pass."""
 
     computation: str
     in_loop: bool = False
@@ -165,8 +165,8 @@ class _CallSite(msgspec.Struct, frozen=True):
 
 
 def _name(instruction: Instruction, at: _CallSite) -> str:
-    # JAX names an op after the transformations and scopes that made it, as in
-    # jit(f)/transpose(jvp())/mul; inside shard_map the name begins there. The partitioner gives a
+    # The name of an op lists the transformations and scopes that made it, as in
+    # jit(f)/transpose(jvp())/mul. Inside shard_map, the name starts there. The partitioner gives a
     # collective the name of the op that needs it, or no name.
     found = _NAME.search(instruction.attributes.get("metadata", ""))
     return f"{at.within}/{found[1]}" if found else at.within
@@ -179,7 +179,7 @@ def _pass(name: str) -> Pass:
 
 
 def _walk(module: Module, at: _CallSite) -> Iterator[tuple[_CallSite, Instruction]]:
-    """Every collective that is reached, with the last pass that made one of its operands."""
+    """Every reachable collective, with the latest pass among its name, its caller and operands."""
     if at.computation not in module.computations:
         raise HloError(f"no computation is called {at.computation}")
     last: dict[str, Pass] = {}
@@ -200,17 +200,16 @@ def find_collectives(
 ) -> tuple[Collective, ...]:
     """Every collective that the entry computation reaches, in program order.
 
-    ``late``: only those of a gradient and of what uses it, without the forward ops that run first.
+    ``late``: without the collectives of the forward pass. ``positions[i]``: the mesh position of
+    partition i.
 
-    JAX's name for a collective, or for the call that it is in, says its pass. Without a name, its
-    pass is the last one that made anything it needs.
-
-    ``positions[i]`` is the mesh position of partition i. A start and its done count as one; a tuple
-    of operands counts as one with the bytes of all. A loop body counts once, every branch of a
-    conditional too, and a computation as often as it is called.
+    The op name of a collective or its caller says to which pass it belongs. Without a name, it is
+    the latest pass of the caller and the operands. A start and its done count as one. A tuple of
+    operands is one collective with the bytes of all. A loop body and every branch of a conditional
+    count once, and a computation counts once per call.
 
     Raises:
-        HloError: a collective over replicas, or groups of no known spelling.
+        HloError: a collective over replicas, or an unknown format of groups.
     """
     return tuple(
         _collective(module.computations[at.computation], instruction, mesh, positions, at)
@@ -230,7 +229,7 @@ def _collective(
     base = started_collective(instruction.opcode)
     assert base is not None
     if "channel_id" not in attributes:
-        # Without a channel the ids are replicas. JAX compiles one replica of many partitions.
+        # Without a channel, the ids are replicas. JAX compiles one replica of many partitions.
         raise HloError(f"{instruction.name}: a collective over replicas")
     if unknown := [one for one in instruction.operands if one not in computation]:
         raise HloError(f"{instruction.name}: no instruction is called {', '.join(unknown)}")
@@ -251,7 +250,7 @@ def _collective(
         ids = parse_groups(attributes.get("replica_groups", "{}"), len(positions))
         spans = base in ("all-reduce", "all-gather", "reduce-scatter")
         if spans and attributes.get("use_global_device_ids") != "true":
-            # These ids are replicas too: every group spans all partitions.
+            # These ids are also replicas, so every group spans all partitions.
             ids = (tuple(range(len(positions))),)
         found = tuple(tuple(positions[one] for one in group) for group in ids)
         axes, group = find_axes(mesh, found), max(map(len, found))

@@ -1,7 +1,7 @@
-"""How does the adapter call a JAX of any release as it would the newest? Names, as objects.
+"""How does the adapter call any release of JAX like the newest one?
 
-The only module that tells releases apart, by the table in `names`. All others take from here what
-has moved. If a release lacks something, the answer is *unsupported*, with its name.
+Only this module distinguishes releases, with the table in `names`. Other modules import from here
+the names that have moved. If a release lacks a name, the answer is `Unsupported`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from adapters.release_names import find_location, import_path
 
 RELEASE = str(jax.__version__)
 
-# Every program runs once, so it takes longer to make good machine code than the code saves. The
-# partitioner runs before that and does the same.
+# Every program runs once, so optimizing machine code takes longer than it saves. These options do
+# not affect the partitioner, which runs before.
 _QUICK: dict[str, str | bool] = {
     "xla_backend_optimization_level": "0",
     "xla_cpu_use_fusion_emitters": False,
 }
 FAST_COMPILE_OPTIONS = {
-    name: told for name, told in _QUICK.items() if find_location(OPTIONS, name, RELEASE) is not None
+    key: value for key, value in _QUICK.items() if find_location(OPTIONS, key, RELEASE) is not None
 }
 
 
@@ -39,19 +39,19 @@ def has(wanted: str) -> bool:
 
 
 def require(wanted: str, step: str = "") -> Any:
-    """What the table calls ``wanted``.
+    """The object that the table calls ``wanted``.
 
     Raises:
-        CannotAnswer: at ``step``, by name, if this release lacks it.
+        CannotAnswer: this release lacks it. The error names ``step``.
     """
     return import_path(names.require(wanted, RELEASE, step).path)
 
 
 def mesh(devices: Any, axes: tuple[str, ...], kind: Kind) -> jax.sharding.Mesh:
-    """A mesh over an array of devices, every axis of ``kind``.
+    """A mesh over an array of devices. Every axis has the type ``kind``.
 
     Raises:
-        CannotAnswer: this release knows Auto axes only.
+        CannotAnswer: this release has only Auto axes.
     """
     if kind == "Auto" and not has("jax.sharding.AxisType"):
         return jax.sharding.Mesh(devices, axes)
@@ -60,20 +60,20 @@ def mesh(devices: Any, axes: tuple[str, ...], kind: Kind) -> jax.sharding.Mesh:
 
 
 def mesh_context(there: jax.sharding.Mesh, step: str = "") -> AbstractContextManager[Any]:
-    """A context whose mesh ``there`` is used by programs whose inputs do not name one.
+    """A context in which ``there`` is the mesh of programs whose inputs do not name one.
 
     Raises:
-        CannotAnswer: at ``step``, if this release has no such thing.
+        CannotAnswer: this release has no such context. The error names ``step``.
     """
     context: AbstractContextManager[Any] = require("jax.set_mesh as a context", step)(there)
     return context
 
 
 def reshard(x: jax.Array, to: NamedSharding) -> jax.Array:
-    """The same array in another layout, on an Explicit mesh.
+    """Change the sharding of an array on an Explicit mesh.
 
     Raises:
-        CannotAnswer: this release has no such thing.
+        CannotAnswer: this release has no reshard.
     """
     moved: jax.Array = require("jax.sharding.reshard")(x, to)
     return moved
@@ -82,9 +82,9 @@ def reshard(x: jax.Array, to: NamedSharding) -> jax.Array:
 def shard_map(
     body: Callable[..., Any], there: jax.sharding.Mesh, into: Any, out: Any, checked: bool = True
 ) -> Callable[..., Any]:
-    """A function of whole arrays that runs ``body`` on every shard.
+    """A function of global arrays that runs ``body`` on every local shard.
 
-    ``checked``: JAX checks that what ``out`` calls equal on all devices is equal.
+    ``checked``: whether JAX checks that results are replicated where ``out`` says so.
     """
     check = "check_vma" if has("jax.shard_map(axis_names=)") else "check_rep"
     mapped: Callable[..., Any] = require("jax.shard_map")(
@@ -94,10 +94,10 @@ def shard_map(
 
 
 def spec(dims: Iterable[Any], owed: Iterable[str] = (), step: str = "") -> PartitionSpec:
-    """The entry of each dim, and the axes over which a sum is pending.
+    """The PartitionSpec with an entry for each dim. ``owed``: the axes of a pending sum.
 
     Raises:
-        CannotAnswer: at ``step``, if this release has no pending sums.
+        CannotAnswer: this release lacks ``unreduced``. The error names ``step``.
     """
     if not (axes := frozenset(owed)):
         return PartitionSpec(*dims)
@@ -106,25 +106,25 @@ def spec(dims: Iterable[Any], owed: Iterable[str] = (), step: str = "") -> Parti
 
 
 def spec_entries(of: PartitionSpec) -> tuple[Any, ...]:
-    """The entry of each dim that the spec has."""
-    # It was a tuple in older releases, and still is one where no axis is set apart.
+    """The entries of a PartitionSpec, one per dim."""
+    # In older releases a PartitionSpec is a tuple.
     return tuple(of.partitions if has("PartitionSpec.partitions") else of)
 
 
 def unreduced_axes(of: PartitionSpec) -> frozenset[str]:
-    """The axes over which a sum is pending."""
+    """The axes of a pending sum."""
     return frozenset(of.unreduced) if has("PartitionSpec.unreduced") else frozenset()
 
 
 def reduced_axes(of: PartitionSpec) -> frozenset[str]:
-    """The axes over which the transpose has a pending sum."""
+    """The axes whose gradient has a pending sum."""
     return frozenset(of.reduced) if has("PartitionSpec.reduced") else frozenset()
 
 
 def compiled_outputs(compiled: Any, shapes: Callable[[], Any]) -> Any:
-    """What a compiled program returns: shapes, dtypes and shardings, without data.
+    """The shapes, dtypes and shardings of the results of a compiled program.
 
-    ``shapes``: gives the same without shardings, for releases whose programs do not report them.
+    ``shapes``: returns shapes and dtypes. It is called in releases without ``out_info``.
     """
     if has("Compiled.out_info"):
         return jax.tree.map(
@@ -139,17 +139,17 @@ def compiled_outputs(compiled: Any, shapes: Callable[[], Any]) -> Any:
 
 
 def partitioner() -> str:
-    """Which of XLA's partitioners propagates shardings: "Shardy" or "GSPMD"."""
+    """The partitioner of XLA that propagates shardings: "Shardy" or "GSPMD"."""
     return "Shardy" if getattr(jax.config, "jax_use_shardy_partitioner", False) else "GSPMD"
 
 
 def count_opcodes(text: str) -> Counter[str] | None:
-    """How often each opcode occurs in HLO text, by XLA's own parser; None if it does not tell."""
+    """The count of each opcode in HLO text by XLA's own parser. None if this release lacks it."""
     if not has("hlo_module_from_text"):
         return None
     module = require("hlo_module_from_text")(text)
     return Counter(
-        # HloOpcode.kAllGatherStart is all-gather-start.
+        # HloOpcode.kAllGatherStart becomes all-gather-start.
         re.sub(r"(?<=.)(?=[A-Z])", "-", str(instruction.opcode).partition(".k")[2]).lower()
         for computation in module.computations()
         for instruction in computation.instructions()

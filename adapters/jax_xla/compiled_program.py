@@ -1,8 +1,8 @@
-"""What does one compiled program do? Its collectives, and the call that runs it.
+"""Which collectives does a compiled program have, and how does it run?
 
-Each program is lowered once and compiled once. Its collectives are those that the SPMD partitioner
-inserted, read from XLA's dump of that stage: later passes merge all-reduces, and on CPU widen every
-bfloat16 collective to float32. A dump needs no second compilation.
+Each program is lowered and compiled once. Its collectives are read from XLA's dump after the SPMD
+partitioner, which needs no second compilation. Later passes merge all-reduces. On CPU they also
+widen bfloat16 collectives to float32.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from adapters.jax_xla import collectives, compat, hlo
 from adapters.jax_xla.attempt import attempt
 from cases.model import Mesh
 
-# The pass whose result is read. Its dump's file name contains this.
+# The pass whose result is read. The file name of its dump contains this.
 _PASS = "spmd-partitioning"
 _MEMORY = "/dev/shm"
 # The most programs that `Compiler.once` keeps.
@@ -30,10 +30,10 @@ _KEPT = 512
 
 
 class CompiledProgram(msgspec.Struct, frozen=True):
-    """A compiled function. ``step`` is where it stands in the question.
+    """A compiled function for the step ``step`` of a question.
 
-    ``collectives``: None if they could not be read; then a complaint says why. ``shapes`` gives
-    those of its results, with dtypes.
+    ``collectives``: None if they could not be read. Then a complaint says why.
+    ``shapes``: returns shapes and dtypes of the results.
     """
 
     step: str
@@ -44,49 +44,48 @@ class CompiledProgram(msgspec.Struct, frozen=True):
 
 
 def output_structs(program: CompiledProgram) -> Any:
-    """What the program would return: shapes, dtypes and shardings, with no data."""
+    """The shapes, dtypes and shardings of the results."""
     return compat.compiled_outputs(program.compiled, program.shapes)
 
 
 def peak_bytes(program: CompiledProgram) -> int | None:
-    """Bytes that XLA allots on one device for the program: arguments, results and temporaries.
+    """The bytes that XLA allocates on one device for arguments, results and temporaries.
 
-    Temporaries share memory where they can. None if XLA does not tell.
+    Temporaries share memory where possible. None if XLA does not report them.
     """
     if not compat.has("Compiled.memory_analysis"):
         return None
     compiled: Any = program.compiled
-    # Its own ``peak_memory_in_bytes`` leaves temporaries out on a CPU.
+    # On a CPU, ``peak_memory_in_bytes`` does not count temporaries.
     stats = compiled.memory_analysis()
     if stats is None:
         return None
-    held = stats.argument_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes
-    return int(held + stats.temp_size_in_bytes)
+    buffers = stats.argument_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes
+    return int(buffers + stats.temp_size_in_bytes)
 
 
 def run(program: CompiledProgram, arguments: Sequence[Any]) -> Any:
-    """What the program returns, after it has run.
+    """Run the program and wait for its results.
 
     Raises:
         RefusedByJax: JAX refused to run it.
     """
-    # Waits, so that a failure belongs to this step and not to the next use of the result.
+    # Waiting makes a failure belong to this step, not to a later read of the result.
     return attempt(program.step, lambda: jax.block_until_ready(program.compiled(*arguments)))
 
 
 class Compiler:
-    """Compiles, and owns the directory that XLA dumps into. Lives as long as its adapter."""
+    """Compiles programs. It owns the directory for XLA's dumps."""
 
     def __init__(self) -> None:
-        # XLA writes more files there than are read. In memory that costs half of what it does on a
-        # disk.
+        # XLA writes many files that are not read. In memory that takes half as long as on a disk.
         chosen = "TMPDIR" in os.environ
         memory = _MEMORY if os.access(_MEMORY, os.W_OK) and not chosen else None
         self._directory = tempfile.TemporaryDirectory(prefix="shard-parity-hlo-", dir=memory)
         self._kept: dict[Hashable, CompiledProgram] = {}
 
     def close(self) -> None:
-        """Remove the directory."""
+        """Remove the dump directory."""
         self._directory.cleanup()
 
     def compile(
@@ -100,16 +99,15 @@ class Compiler:
     ) -> CompiledProgram:
         """The program of ``function`` for these arguments.
 
-        ``late``: leave out its collectives before a gradient. ``results``: the ``out_shardings`` of
-        ``jax.jit``, None where the compiler may choose.
+        ``late``: leave out the collectives before a gradient. ``results``: the ``out_shardings`` of
+        ``jax.jit``. If it is None, the compiler chooses.
 
         Raises:
-            RefusedByJax: JAX refused to trace, lower or compile it; at ``step``.
+            RefusedByJax: JAX refused to trace, lower or compile it. The end names ``step``.
         """
-        # No out_shardings is passed where there is none: before 0.7, None took the place of
-        # explicit types.
-        told = {} if results is None else {"out_shardings": results}
-        lowered = attempt(step, lambda: jax.jit(function, **told).lower(*arguments))
+        # Before 0.7, ``out_shardings=None`` overrides explicit sharding types, so it is left out.
+        shardings = {} if results is None else {"out_shardings": results}
+        lowered = attempt(step, lambda: jax.jit(function, **shardings).lower(*arguments))
         options: dict[str, str | bool] = {
             **compat.FAST_COMPILE_OPTIONS,
             "xla_dump_to": self._directory.name,
@@ -126,7 +124,7 @@ class Compiler:
         return CompiledProgram(step, compiled, shapes, found, tuple(complaints))
 
     def once(self, key: Hashable, make: Callable[[], CompiledProgram]) -> CompiledProgram:
-        """The program for ``key``: made before, or by ``make`` now."""
+        """The program that ``make`` returns, cached by ``key``."""
         if key not in self._kept:
             if len(self._kept) == _KEPT:
                 self._kept.clear()
@@ -148,7 +146,7 @@ def _read(
     texts: list[str], devices: list[int], mesh: Mesh, late: bool
 ) -> tuple[tuple[Collective, ...] | None, list[str]]:
     if not texts and len(devices) == 1:
-        # With one partition XLA runs no partitioner, and there are no other devices.
+        # With one partition, XLA runs no partitioner, and there are no collectives.
         return (), []
     if len(texts) != 1 or not set(devices) <= set(mesh.devices):
         return None, [f"{len(texts)} dumps of {_PASS}, on devices {devices}"]
@@ -166,9 +164,9 @@ def _read(
 
 
 def _counted_by_xla(text: str) -> Counter[str] | None:
-    """As `collectives.count_collectives`, but by XLA's own parser, to check ours.
+    """`collectives.count_collectives` with XLA's own parser, as a cross-check.
 
-    None if that does not tell; the worker's facts say so once.
+    None if this release cannot count them. The facts of `Hello` then say so.
     """
     if (every := compat.count_opcodes(text)) is None:
         return None

@@ -1,7 +1,7 @@
-"""Where are dry runs made? In the live child, or in one whose XLA client has enough devices.
+"""Which process answers a dry run? The live one, or one whose XLA client has more devices.
 
-The routes are those of a run with data: they compile for shapes and shardings, and run nothing. A
-client of thousands of devices starts for the first question that needs it, and is kept.
+A dry run compiles the routes of mode real for shapes and shardings, and runs nothing. A client with
+thousands of devices is started when a question needs it, and is kept for later questions.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from adapters.forked_adapter import ForkedAdapter
 from adapters.protocol import Adapter, Hello
 from cases.model import Question
 
-# A CPU client may have more devices, but a program for 2,049 is not compiled: "Multiprocess
+# A CPU client may have more devices, but it does not compile a program for 2,049: "Multiprocess
 # computations aren't implemented on the CPU backend".
 MOST_DEVICES = 2048
 
 
 class ClientsBySize:
-    """Answers in a child of ``devices`` devices, and larger dry runs in another. See `Adapter`.
+    """Answers in a child process with ``devices`` devices, or in a larger one for larger dry runs.
 
-    ``make`` is called in a child with its number of devices, before it has an XLA client.
+    ``make``: called in a child with the number of its devices, before it has an XLA client.
     """
 
     def __init__(self, hello: Hello, devices: int, make: Callable[[int], Adapter]):
@@ -32,21 +32,21 @@ class ClientsBySize:
         self._large: tuple[int, ForkedAdapter] | None = None
 
     def hello(self) -> Hello:
-        """Which JAX this is."""
+        """The release of JAX and its facts."""
         return self._hello
 
     def observe(self, question: Question, subject: str, seconds: float) -> Answer:
-        """The answer of a child that has the devices."""
-        wanted = question.devices
+        """The answer of a child process that has enough devices."""
+        wanted = count_devices(question)
         if question.mode == "real" or wanted <= self._devices:
             return self._live.observe(question, subject, seconds)
         if wanted > MOST_DEVICES:
             why = f"{wanted:,} devices asked for, JAX's CPU client has at most {MOST_DEVICES:,}"
             return Answer(question.id, subject, Unsupported(why))
-        return self._of(wanted).observe(question, subject, seconds)
+        return self._large_child(wanted).observe(question, subject, seconds)
 
-    def _of(self, wanted: int) -> ForkedAdapter:
-        """A child with at least so many devices: a power of two, so that few clients are made."""
+    def _large_child(self, wanted: int) -> ForkedAdapter:
+        """A child with at least ``wanted`` devices. A power of two, so that few are started."""
         if self._large is None or self._large[0] < wanted:
             if self._large is not None:
                 self._large[1].close()
@@ -59,3 +59,9 @@ class ClientsBySize:
         self._live.close()
         if self._large is not None:
             self._large[1].close()
+
+
+def count_devices(question: Question) -> int:
+    """The number of devices for a question: one more than the highest device of its meshes."""
+    meshes = [question.mesh, *(given.mesh for given in question.inputs if given.mesh)]
+    return max(max(mesh.devices) for mesh in meshes) + 1

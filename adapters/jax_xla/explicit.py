@@ -1,8 +1,8 @@
-"""What does sharding-in-types make of a program, step by step, on an Explicit mesh?
+"""What does sharding-in-types do with each step of a program on an Explicit mesh?
 
-Each step is a program of its own, so that each has its layout, as JAX's types report it, and its
-collectives. The only route that shows pending reductions: ``unreduced``, for sums alone. If JAX
-asks which layout is wanted and the question asks for none, JAX's refusal is the answer.
+Each step is compiled as its own program, with its own layout and collectives. Only this route shows
+partial values, as ``unreduced``, and only for sums. If JAX requires a layout and the question does
+not request one, the error of JAX is the answer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cases.model import Mesh, Question
 
 
 def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> None:
-    """Write what this route sees of the question into ``notes``.
+    """Write the observations of this route into ``notes``.
 
     Raises:
         RefusedByJax: JAX refused a step or an input.
@@ -32,8 +32,8 @@ def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> N
     values: dict[str, arrays.ArrayOrStruct] = {}
     for given in question.inputs:
         name, mesh = given.name, on[given.name]
-        whole = mesh_views.find_mesh(there, places[name])
-        values[name] = arrays.place_input(given, mesh, whole, False, notes.plan)
+        full_mesh = mesh_views.find_mesh(there, places[name])
+        values[name] = arrays.place_input(given, mesh, full_mesh, False, notes.plan)
         if notes.wants(name):
             notes.see(_observed(compiler, notes, name, values[name], mesh, None), mesh)
     for step in question.steps:
@@ -42,14 +42,14 @@ def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> N
         mesh = on[step.result]
         source = source_lines.step_lines(question, step, "explicit", compat.RELEASE)
         function = run_lines.function(names, source, [step.result], there)
-        # A step without operands, or one that needs no value of them, is on the mesh in force. A
-        # gradient runs forward again; the collectives of forward are told at their own steps.
+        # A result without operands is placed on the mesh of the context. ``late``: a gradient
+        # repeats the forward steps, whose collectives those steps have reported.
         with compat.mesh_context(mesh_views.find_mesh(there, places[step.result])):
             program = notes.heed(
                 compiler.compile(step.result, function, arguments, mesh, late=step.op == "grad")
             )
         (result,) = output_structs(program) if notes.plan else run(program, arguments)
-        # What was made before is still there.
+        # All earlier values are still in memory.
         notes.weigh(program, (value for name, value in values.items() if name not in names))
         values[step.result] = result
         if notes.wants(step.result):
@@ -88,17 +88,17 @@ def _observed(
 def _materialised(
     compiler: Compiler, notes: AnswerInProgress, name: str, array: arrays.ArrayOrStruct, mesh: Mesh
 ) -> tuple[arrays.ArrayOrStruct, tuple[Collective, ...] | None]:
-    """The global value on every device, and the collectives of the reshard that gives it.
+    """The global value on every device, and the collectives of the reshard that gathers it.
 
-    The program for a layout, shape and dtype is kept, since it depends on nothing else.
+    The compiled program is cached by sharding, shape and dtype.
     """
     sharding = array.sharding
     if not isinstance(sharding, NamedSharding) or sharding.is_fully_replicated:
         return array, ()
-    whole = NamedSharding(sharding.mesh, PartitionSpec())
+    replicated = NamedSharding(sharding.mesh, PartitionSpec())
 
     def gather(x: jax.Array) -> jax.Array:
-        return compat.reshard(x, whole)
+        return compat.reshard(x, replicated)
 
     step = f"{name}/full"
     kept = compiler.once(

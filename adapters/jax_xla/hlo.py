@@ -1,7 +1,7 @@
-"""What does HLO text say? Computations, instructions, shapes and attributes, parsed exactly.
+"""Which computations, instructions, shapes and attributes does HLO text have?
 
-The grammar is that of XLA's ``hlo/parser/hlo_parser.cc`` and of its printers. Text that does not
-fit is an `HloError` and is never skipped. Refuses to know what an instruction does.
+The grammar is that of XLA's ``hlo/parser/hlo_parser.cc`` and its printers. Text that does not fit
+raises `HloError`. Nothing is skipped. This module does not know what an instruction does.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _BYTES = {"pred": 1, "token": 0, "opaque": 0} | {
 
 
 class HloError(ValueError):
-    """Text that is not the HLO that this module knows; says where it stopped."""
+    """The text does not fit the grammar. The message says where."""
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """An array's element type and dims, or a tuple's ``parts``."""
+    """The element type and dims of an array, or the ``parts`` of a tuple."""
 
     dtype: str
     dims: tuple[int, ...] = ()
@@ -34,7 +34,7 @@ class Shape(msgspec.Struct, frozen=True):
 
     @property
     def bytes(self) -> int:
-        """Size in memory; HloError for an element type without whole bytes."""
+        """The size in memory. HloError if the size of the element type is unknown."""
         if self.dtype == "tuple":
             return sum(part.bytes for part in self.parts)
         if self.dtype not in _BYTES:
@@ -43,9 +43,9 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 class Instruction(msgspec.Struct, frozen=True):
-    """One line of a computation, or an element of a tuple that has none, called ``x#2``.
+    """One line of a computation, or an element of a tuple without its own line, named ``x#2``.
 
-    ``operands`` are names, empty for literals.
+    ``operands``: names. Empty for parameters and constants.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Instruction(msgspec.Struct, frozen=True):
 
 
 class Module(msgspec.Struct, frozen=True):
-    """``computations`` by name, each with its instructions by name, in the order printed."""
+    """A module. ``computations``: instructions by name for each computation, in printed order."""
 
     name: str
     attributes: dict[str, str]
@@ -73,7 +73,7 @@ _SPACE = re.compile(r"(?:\s|/\*.*?\*/)*", re.DOTALL)
 # A bounded dynamic dim is written <=n.
 _ARRAY = re.compile(r"(\w+)\[((?:(?:<=)?\d+(?:,(?:<=)?\d+)*)?)\]")
 _ATTRIBUTE = re.compile(r"([\w\-]+)=(.*)", re.DOTALL)
-# These may stand between the header and the first computation: numbered rows under a title.
+# Titles of the tables that may follow the header. Each table has numbered rows.
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _LITERALS = ("parameter", "constant")
 
@@ -86,7 +86,7 @@ def _fail(text: str, at: int, wanted: str) -> HloError:
 def _pieces(text: str, at: int, stop: str) -> tuple[list[str], int]:
     """Comma-separated pieces from ``at`` to the first ``stop`` outside brackets and quotes.
 
-    Returns them and where ``stop`` is.
+    Returns the pieces and the position of ``stop``.
     """
     open_: list[str] = []
     pieces = []
@@ -150,7 +150,7 @@ def _attributes(pieces: list[str], text: str, at: int) -> dict[str, str]:
         found = _ATTRIBUTE.fullmatch(piece)
         if found is None:
             raise _fail(text, at, f"name=value, not {piece!r},")
-        # The printer puts a comma in the middle of one value: mesh[…], device_ids=(…) {…}.
+        # One value contains a comma: mesh[…], device_ids=(…) {…}.
         if found[1] == "device_ids" and attributes.get("replica_groups", "").startswith("mesh["):
             attributes["replica_groups"] += ", " + piece
         else:
@@ -159,7 +159,7 @@ def _attributes(pieces: list[str], text: str, at: int) -> dict[str, str]:
 
 
 def _operand(text: str) -> str:
-    # A comment that counts operands, or a shape, may stand before the name.
+    # A shape, or a comment with the index of the operand, may precede the name.
     return _COMMENT.sub("", text).split()[-1].lstrip("%")
 
 
@@ -175,7 +175,7 @@ def _instruction(text: str, at: int) -> tuple[Instruction, int]:
 
 
 def _unfold(operand: str, instructions: dict[str, Instruction]) -> None:
-    """An operand ``x#2`` is element 2 of the tuple x, taken by an instruction without a line."""
+    """Add an instruction for an operand ``x#2``, which is element 2 of the tuple x."""
     of, sign, index = operand.rpartition("#")
     if not sign or operand in instructions:
         return
@@ -190,7 +190,7 @@ def _unfold(operand: str, instructions: dict[str, Instruction]) -> None:
 
 def _computation(text: str, at: int) -> tuple[str, dict[str, Instruction], int]:
     name, at = _word(text, at)
-    # What it takes and returns is left out of short texts, as old releases print them.
+    # The short text of old releases has no parameters and no result shape.
     if text.startswith(" (", at):
         _, at = _pieces(text, at + 2, ")")
         _, at = _shape(text, _literal(text, at, ") -> "))
@@ -202,18 +202,18 @@ def _computation(text: str, at: int) -> tuple[str, dict[str, Instruction], int]:
             _unfold(operand, instructions)
         instructions[instruction.name] = instruction
         at = _space(text, at)
-    # What follows the brace is an attribute, such as execution_thread="host", or a comment.
+    # After the brace there may be an attribute, such as execution_thread="host", or a comment.
     _, at = _pieces(text, at + 1, "\n")
     return name, instructions, at
 
 
 def parse(text: str) -> Module:
-    """The module that HLO text says.
+    """The module of HLO text.
 
     Raises:
-        HloError: the text leaves the grammar; names the line.
+        HloError: the text does not fit the grammar. The message names the line.
     """
-    # A blank line ends a table, and a line end every other thing.
+    # A blank line ends a table. A line end ends everything else.
     text += "\n\n"
     name, at = _word(text, _literal(text, _space(text, 0), "HloModule "))
     pieces, at = _pieces(text, at, "\n")

@@ -1,6 +1,6 @@
-"""What of JAX's public interface is told? Shardings, meshes, shard_map, collectives and around.
+"""Which part of the public interface of JAX is recorded? Shardings, meshes, shard_map, collectives.
 
-See `adapters.interface.Source`. Refuses to know which names the adapter uses: `names` does.
+See `adapters.interface.Source`. `names` knows which names the adapter uses. This module does not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["CALLS", "DEFAULTS", "MODULES", "NAMES", "PRINTED", "ROOTS", "start",
 _DEVICES = 4
 
 MODULES = (
-    # All of it but what is on arrays, trees and transformations that do not shard.
+    # Functions on arrays or trees, and transformations that do not shard, are left out.
     Module(
         "jax",
         names=(
@@ -91,7 +91,7 @@ MODULES = (
             "custom_partitioning.def_partition",
         ),
     ),
-    # Where the mesh of a `with mesh:` was asked for.
+    # Users looked up the mesh of a `with mesh:` here.
     Module("jax.interpreters.pxla", names=("thread_resources",)),
     Module(
         "jax.lax",
@@ -136,7 +136,7 @@ MODULES = (
 
 ROOTS = ("jax", "jaxlib")
 
-# Those that change what a program on a mesh does, or whether it runs.
+# The flags that change what a program on a mesh does, or whether it runs.
 _FLAGS = (
     "jax_auto_pcast",
     "jax_cpu_collectives_implementation",
@@ -161,7 +161,7 @@ _FLAGS = (
 
 
 def start() -> str:
-    """Import jax on CPU devices, with every flag as JAX sets it; its release."""
+    """Import jax on CPU devices with the default of every flag, and return its release."""
     for name in [name for name in os.environ if name.startswith(("JAX_", "XLA_"))]:
         del os.environ[name]
     os.environ["JAX_PLATFORMS"] = "cpu"
@@ -174,7 +174,7 @@ def start() -> str:
 
 @contextlib.contextmanager
 def world() -> Iterator[None]:
-    """Nothing to do: the devices are there from the start."""
+    """Do nothing, because the devices exist from the start."""
     yield
 
 
@@ -189,7 +189,7 @@ def _owing(*partitions: object, **more: object) -> Any:
 
 
 def _mesh(**more: object) -> Any:
-    """Two axes of two devices, as nothing else is said."""
+    """A mesh with two axes of size 2."""
     devices = np.array(import_path("jax.devices")()).reshape(2, 2)
     return import_path("jax.sharding.Mesh")(devices, ("x", "y"), **more)
 
@@ -211,7 +211,7 @@ def _array(mesh: Any, *partitions: object) -> Any:
 
 
 def _parameter(path: str, name: str) -> Callable[[], object]:
-    """The default of a parameter; AttributeError where the call has no such parameter."""
+    """A function that returns the default of a parameter, or raises AttributeError without it."""
 
     def look() -> object:
         found = inspect.signature(import_path(path)).parameters.get(name)
@@ -227,7 +227,7 @@ def _flag(name: str) -> Callable[[], object]:
 
 
 def _partitioner() -> str:
-    """Which of the two has its marks in a program that `jax.jit` lowered."""
+    """The partitioner, Shardy or GSPMD, whose annotations a lowered program has."""
     sharding = _named(_mesh(), "x")
     lowered = import_path("jax.jit")(lambda x: x + 1, in_shardings=sharding, out_shardings=sharding)
     text = lowered.lower(np.zeros((4, 4), np.float32)).as_text()
@@ -235,7 +235,7 @@ def _partitioner() -> str:
 
 
 def _doubled(mesh: Any) -> str:
-    """The PartitionSpec of a result, where `jax.jit` was told nothing of it."""
+    """The PartitionSpec of a result of `jax.jit` without ``out_shardings``."""
     return repr(import_path("jax.jit")(lambda x: x + x)(_array(mesh, "x")).sharding.spec)
 
 
@@ -303,5 +303,5 @@ PRINTED: Mapping[str, Callable[[], object]] = {
     "jax.random.key(0)": lambda: import_path("jax.random.key")(0),
 }
 
-# What a plain call tells of what is to come.
+# Calls whose deprecation warnings are recorded.
 CALLS: Mapping[str, Callable[[], object]] = {"jax.make_mesh": _made}

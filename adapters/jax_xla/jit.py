@@ -1,9 +1,9 @@
-"""What does ``jax.jit`` make of a whole program on an Auto mesh?
+"""What does ``jax.jit`` do with a whole program on an Auto mesh?
 
-One program, one compilation: values of every checked result, layouts of those that nothing
-later consumes (the compiler propagates the layouts of others backwards), and the collectives
-of the program as one. Partial inputs arrive as addends stacked on leading dims and are
-reduced inside; a partial result has no form here.
+The program is compiled once. The answer has the values of all checked results, and the collectives
+of the whole program. It has layouts only of results that no later step uses, because the compiler
+propagates layouts backwards. The addends of a partial input are stacked on leading dims and reduced
+inside. A partial result cannot be expressed.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from cases.model import Input, Mesh, Question
 
 
 def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> None:
-    """Write what this route sees of the question into ``notes``.
+    """Write the observations of this route into ``notes``.
 
     Raises:
-        RefusedByJax: how it ended, if not at the end of the program.
+        RefusedByJax: JAX refused a step or an input.
     """
     if question.recipe is not None:
         recipe.answer(compiler, question, notes)
@@ -42,13 +42,13 @@ def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> N
     placed = {}
     for given in question.inputs:
         mesh = on[given.name]
-        whole = mesh_views.find_mesh(there, places[given.name])
-        placed[given.name] = arrays.place_input(given, mesh, whole, True, notes.plan)
+        full_mesh = mesh_views.find_mesh(there, places[given.name])
+        placed[given.name] = arrays.place_input(given, mesh, full_mesh, True, notes.plan)
         if notes.wants(given.name):
             notes.see(_input(given, placed[given.name], mesh), mesh)
     if not question.steps:
         return
-    # Line i of the program is about names[i]: so a traceback tells the step at fault.
+    # Line i of the program belongs to names[i]. A traceback can be mapped to a step.
     source, names = [], []
     about = [(given.name, source_lines.reduce_lines(given)) for given in question.inputs]
     about += [
@@ -64,11 +64,11 @@ def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> N
     last = question.steps[-1].result
     at = last if len(question.steps) == 1 else "program"
     try:
-        # Where there is no input, the mesh in force says which devices the program is for; in a
-        # release that has no such thing, a layout asked for does.
-        said = any(step.to is not None for step in question.steps)
-        said = bool(placed) or (said and not compat.has("jax.set_mesh as a context"))
-        with nullcontext() if said else compat.mesh_context(there["mesh"], at):
+        # Without an input, the mesh context says which devices the program is for. In a release
+        # without a mesh context, a requested layout does.
+        known = any(step.to is not None for step in question.steps)
+        known = bool(placed) or (known and not compat.has("jax.set_mesh as a context"))
+        with nullcontext() if known else compat.mesh_context(there["mesh"], at):
             program = notes.heed(compiler.compile(at, function, arguments, on[last]))
         outputs = output_structs(program) if notes.plan else run(program, arguments)
     except RefusedByJax as stopped:
@@ -83,7 +83,7 @@ def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> N
 def _input(given: Input, array: arrays.ArrayOrStruct, mesh: Mesh) -> Observed:
     if not given.layout.partial:
         return observe_array(given.name, array, mesh)
-    # JAX sees addends on leading dims, and no layout of ours. They are shown without the dims.
+    # For JAX this is an array with the addends on leading dims. The answer omits these dims.
     lead = len(given.layout.partial)
     if isinstance(array, jax.ShapeDtypeStruct):
         return observe_without_data(given.name, array, None, "", lead)

@@ -1,8 +1,7 @@
-"""Which line of Python makes a mesh in JAX, and a mesh that is derived from another?
+"""Which line of Python makes a mesh in JAX, or derives one from another?
 
-JAX has no derived meshes. Every mesh is made whole, and what torch calls a slice is a whole mesh of
-which only some axes are used. That is why a derived mesh is a `NamedSharding` here: a mesh over all
-devices, and those of its axes that count. This module knows no jax: lines are text here.
+JAX has no derived meshes. Here a derived mesh is a `NamedSharding`: a mesh over all devices, and
+those of its axes that the derived mesh has. This module does not import jax: lines are text here.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from cases.model import STACKED_AXIS, Mesh, MeshStep, Question
 
 Axes = tuple[tuple[str, int], ...]
 
-# A mesh of axes of different meshes. JAX says which index each device has along each axis, and
-# devices with the same indices form a group. The first axis runs through a group. If axes overlap,
-# some groups have no devices, and NumPy refuses to make an array of groups of different sizes.
+# Joins axes of different meshes into one mesh. Devices with the same indices along these axes form
+# a group. The first axis of the new mesh runs through a group. If axes overlap, the groups have
+# different sizes, and NumPy raises an error.
 _JOINED = f"""
 def joined(*views):
     axes = [(axis, view.mesh.shape[axis]) for view in views for axis in view.spec]
@@ -39,7 +38,7 @@ def joined(*views):
 
 
 class _View(msgspec.Struct, frozen=True):
-    """A derived mesh: the text of its whole mesh, all axes of that mesh, and those that count."""
+    """A derived mesh: the text and the axes of the full mesh, and the names of the used axes."""
 
     mesh: str
     axes: Axes
@@ -51,13 +50,13 @@ class _View(msgspec.Struct, frozen=True):
 
 
 def joined_function(release: str) -> str:
-    """The function ``joined``, which lines call, in a release of JAX."""
+    """The source of the function ``joined``, which lines call, for a release of JAX."""
     kinds = ", axis_types=views[0].mesh.axis_types[:1] * len(names)"
     return _JOINED.replace("<kinds>", kinds if has_name("jax.sharding.AxisType", release) else "")
 
 
 def mesh_source(mesh: Mesh, kind: str) -> str:
-    """A mesh over devices. ``kind``: the text for every axis, such as AxisType.Auto, or ""."""
+    """The expression of a mesh. ``kind``: the type of all axes, such as AxisType.Auto, or ""."""
     count = mesh.size
     chosen = f"[:{count}]" if mesh.devices == tuple(range(count)) else f"[{list(mesh.devices)}]"
     return _format_mesh(f"np.array(jax.devices()){chosen}.reshape{mesh.shape!r}", mesh.names, kind)
@@ -77,8 +76,8 @@ def derived_mesh_sources(
 ) -> list[tuple[str, str]]:
     """The name and the expression of each mesh step, in order.
 
-    ``kind``: as for `mesh_source`. ``variables``: the Python name of each derived mesh; the
-    question's own is ``mesh``. A wrong step is written as it stands, so that JAX can refuse it.
+    ``kind``: see `mesh_source`. ``variables``: the Python name of each derived mesh. The mesh of
+    the question is ``mesh``. An invalid step is not rejected here, so that JAX can raise an error.
     """
     found: list[tuple[str, str]] = []
     made: dict[str, _View] = {}
@@ -103,7 +102,7 @@ def derived_mesh_sources(
 def _step(
     step: MeshStep, base: _View, made: dict[str, _View], kind: str, variable: str
 ) -> tuple[str, _View | None]:
-    """The expression of a step, and the mesh that it makes; None if the step is wrong."""
+    """The expression of a step, and the mesh that it makes. None if the step is invalid."""
     match step.op:
         case "mesh_unflatten":
             return _unflatten(step, base, kind, variable)
@@ -111,7 +110,7 @@ def _step(
             return _flatten(step, base, kind, variable)
     parts: list[_View] = []
     for axis in step.axes:
-        # The name of a flattened axis is that of the step that made it.
+        # A flattened axis has the name of the step that made it.
         part = made.get(axis, base) if step.op == "mesh_concatenate" else base
         if axis not in base.names and axis in made and made[axis].counts == (axis,):
             part = made[axis]
@@ -138,11 +137,11 @@ def _flatten(step: MeshStep, base: _View, kind: str, variable: str) -> tuple[str
     rest = [place for place in range(len(base.axes)) if place not in places]
     first = len(rest)
     if places == list(range(places[0], places[0] + len(places))):
-        # Neighbours in the order of the mesh become one axis in place. Devices keep their order.
+        # Adjacent axes in mesh order are merged in place. The devices keep their order.
         first = places[0]
     kept: list[tuple[str, int]] = [base.axes[place] for place in rest]
     if step.result in dict(kept):
-        # No mesh has two axes of one name, so that the other axes lose theirs.
+        # A mesh cannot have two axes of one name, so the other axes are merged into one.
         first, kept = len(rest), [(STACKED_AXIS, math.prod(n for _, n in kept))]
     order = [*rest[:first], *places, *rest[first:]]
     turned = "" if order == sorted(order) else f".transpose{tuple(order)!r}"
@@ -174,15 +173,15 @@ def _unflatten(step: MeshStep, base: _View, kind: str, variable: str) -> tuple[s
 
 
 def mesh_texts(
-    question: Question, own: dict[Mesh, str], variables: dict[str, str]
+    question: Question, mesh_names: dict[Mesh, str], variables: dict[str, str]
 ) -> dict[str, str]:
-    """The text of the mesh that each input and result lies on.
+    """The text of the mesh of each input and result.
 
-    ``own``: the Python names of the question's mesh and of inputs' own.
+    ``variables``: the Python names of derived meshes. ``mesh_names``: those of all other meshes.
     """
     on = meshes_of_tensors(question)
     found = {
-        given.name: f"{variables[given.view]}.mesh" if given.view else own[on[given.name]]
+        given.name: f"{variables[given.view]}.mesh" if given.view else mesh_names[on[given.name]]
         for given in question.inputs
     }
     for step in question.steps:

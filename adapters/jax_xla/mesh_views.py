@@ -1,7 +1,7 @@
-"""Which meshes does a question have in JAX, and what does each device see of a derived one?
+"""Which meshes does a question have in JAX, and what does each device observe of a derived mesh?
 
-Runs the lines of `mesh_lines`, and reads what they made. A slice is the whole mesh with some of
-its axes used: what a device sees of it are the devices that share its index along all others.
+This module evaluates the lines of `mesh_lines`. A derived mesh uses some axes of a full mesh. Each
+device observes the devices that have its index along all other axes.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Scope = dict[str, Any]
 
 
 def make_meshes(question: Question, kind: Kind, notes: AnswerInProgress) -> Scope:
-    """The meshes and views of a question by their Python names; shows those that are wanted.
+    """The meshes and views of a question by Python name. Checked views are added to ``notes``.
 
     Raises:
-        RefusedByJax: JAX refuses a mesh step, or this release has no axes of ``kind``.
+        RefusedByJax: JAX refuses a mesh step. CannotAnswer: this release lacks axes of ``kind``.
     """
     found: Scope = {
         name: jax_mesh(mesh, kind) for mesh, name in source_lines.mesh_variables(question).items()
@@ -39,7 +39,7 @@ def make_meshes(question: Question, kind: Kind, notes: AnswerInProgress) -> Scop
         made = attempt(name, lambda: run_lines.evaluate(text, found))  # noqa: B023
         found[variables[name]] = made
         if notes.wants(name):
-            # Of a plan on thousands of devices, what the first sees says enough.
+            # A dry run can have thousands of devices, so it shows only the view of the first.
             devices = question.mesh.devices[: 1 if notes.plan else None]
             seen = _seen(name, made, devices)
             notes.seen += [_padded(one, question.mesh.size - len(devices)) for one in seen]
@@ -47,22 +47,22 @@ def make_meshes(question: Question, kind: Kind, notes: AnswerInProgress) -> Scop
 
 
 def find_mesh(scope: Scope, place: str) -> jax.sharding.Mesh:
-    """The mesh that a text of `source_lines.mesh_texts` names."""
+    """The mesh of a text of `source_lines.mesh_texts`."""
     found: jax.sharding.Mesh = run_lines.evaluate(place, scope)
     return found
 
 
 def _seen(name: str, made: NamedSharding | bool, devices: tuple[int, ...]) -> list[Observed]:
-    """What each device, in the order given, sees of what a mesh step made.
+    """What each device observes of the result of a mesh step.
 
-    A comparison is one bool. Of a view, the grid with the device's coordinate as its offset,
-    and the group along each axis, called after both.
+    A comparison is one bool. A view has a grid with the coordinate of the device as its offset, and
+    a group along each axis. The group along axis a of view m is named m/a.
     """
     if isinstance(made, bool):
         return [_observed(name, [np.asarray(made) for _ in devices])]
     axes, mesh = compat.spec_entries(made.spec), made.mesh
     sizes = tuple(mesh.shape[axis] for axis in axes)
-    # One row for each index along the axes: which of them a device has is its coordinate.
+    # An array with the sizes of the axes has one element per coordinate.
     found: dict[Any, Any] = attempt(name, lambda: dict(made.devices_indices_map(sizes)))
     rows = {one.id: index for one, index in found.items()}
     ids = np.array([one.id for one in mesh.devices.flat]).reshape(mesh.devices.shape)
@@ -83,7 +83,7 @@ def _seen(name: str, made: NamedSharding | bool, devices: tuple[int, ...]) -> li
 
 
 def _padded(seen: Observed, count: int) -> Observed:
-    """Nothing said of ``count`` devices more."""
+    """The observation with None for ``count`` more devices."""
     rest = (None,) * count
     offsets = None if seen.offsets is None else (*seen.offsets, *rest)
     return msgspec.structs.replace(seen, shards=(*(seen.shards or ()), *rest), offsets=offsets)

@@ -1,8 +1,8 @@
 """Where does a release of JAX have the names that the adapter needs, and how do lines call them?
 
-The table holds, as data, what differs from release to release: names that moved, keywords that
-were added, options that a compiler knows. `compat` turns names into objects. This module knows no
-jax, and not what a name is for.
+The table holds the differences between releases: names that moved, new keywords, and options of the
+compiler. `compat` turns names into objects. This module does not import jax, and does not know what
+the names do.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from adapters.protocol import Field, Promise, Promises
 from adapters.release_names import NameLocation, Names, find_location, format_missing
 from adapters.unsupported import CannotAnswer
 
-# The first release that the adapter supports, and the last for which the table was checked.
+# The oldest supported release, and the newest release for which the table was checked.
 OLDEST, NEWEST = "0.4.26", "0.12.0.1"
 
 _SPEC = "jax.sharding.PartitionSpec"
 
-# What every answer shows, in every release. Under jit one program has all collectives, the layouts
-# of results that are used later come from the compiler, and stacked addends are one array of
-# another layout for JAX. In JAX's types an unreduced array has no offsets. Under shard_map JAX does
-# not know of the pending reduction, so that there is no global value.
+# The fields that every answer has in every release. Under jit, one program has all collectives, the
+# compiler chooses the layouts of results that later steps use, and stacked addends are an array
+# with another layout. An unreduced array has no offsets in JAX. Under shard_map, JAX does not know
+# the pending reduction, so there is no global value.
 _ALWAYS_SHOWN: tuple[Field, ...] = ("dtype", "layout")
 _WITH_DATA: tuple[Field, ...] = (*_ALWAYS_SHOWN, "shards", "offsets", "full")
 _PLANNED = Promise(
@@ -46,8 +46,8 @@ def _since(path: str, since: str) -> tuple[NameLocation, ...]:
     return (NameLocation(since, path),)
 
 
-# A name -> where it is, newest first. "f(k=)" is the keyword k of f. Names that lines use are
-# written as a line has them in the newest release.
+# Name -> its locations, newest first. "f(k=)" is the keyword k of f. Names that lines use are
+# spelled as in the newest release.
 NAMES: Names = {
     # Meshes and specs.
     "jax.sharding.AxisType": (NameLocation("0.5.3", "jax.sharding.AxisType"),),
@@ -66,7 +66,7 @@ NAMES: Names = {
         NameLocation("0.7.0", "jax.sharding.reshard"),
         NameLocation("0.5.1", "jax.experimental.shard.reshard", until="0.7.0"),
     ),
-    # Bodies that see their own shard.
+    # Functions of local shards.
     "jax.shard_map": (
         NameLocation("0.6.1", "jax.shard_map", "check_vma, which was check_rep."),
         NameLocation(OLDEST, "jax.experimental.shard_map.shard_map"),
@@ -84,7 +84,7 @@ NAMES: Names = {
             "0.10.2", "jaxlib._hlo.hlo_module_from_text", "Computations have instructions."
         ),
     ),
-    # Which call takes the layout of its result.
+    # Functions that take the layout of their result.
     "jax.lax.conv_general_dilated(out_sharding=)": _since("jax.lax.conv_general_dilated", "0.7.2"),
     "jax.random.normal(out_sharding=)": _since("jax.random.normal", "0.6.0"),
     "jax.random.uniform(out_sharding=)": _since("jax.random.uniform", "0.6.0"),
@@ -96,7 +96,7 @@ NAMES: Names = {
     "jnp.reshape(out_sharding=)": _since("jax.numpy.reshape", "0.6.1"),
     "x.at[].add(out_sharding=)": _since("jax.Array.at", "0.7.1"),
     "x.at[].set(out_sharding=)": _since("jax.Array.at", "0.7.1"),
-    # What came to single ops.
+    # New keywords and names of single ops.
     "jax.lax.dynamic_slice_in_dim(allow_negative_indices=)": _since(
         "jax.lax.dynamic_slice_in_dim", "0.5.3"
     ),
@@ -118,19 +118,19 @@ NAMES: Names = {
     "jnp.var(correction=)": _since("jax.numpy.var", "0.4.29"),
 }
 
-# An option of the compiler -> since when the compiler knows it.
+# Compiler option -> the releases that have it.
 OPTIONS: Names = {
     "xla_backend_optimization_level": _since("xla_backend_optimization_level", OLDEST),
     "xla_cpu_use_fusion_emitters": (
         NameLocation("0.5.3", "xla_cpu_use_fusion_emitters", until="0.11.1"),
     ),
-    # Older releases know it only as a flag of the whole process.
+    # In older releases it is only a flag of the whole process.
     "xla_disable_hlo_passes": _since("xla_disable_hlo_passes", "0.6.0"),
 }
 
-# The names of modules that lines write short.
+# Short names of modules in lines.
 _SHORT = {"jax.numpy": "jnp"}
-# The names that lines use. The rest of the table is keywords, or for the adapter alone.
+# The names that lines use. The other names are keywords, or only the adapter uses them.
 LINE_NAMES = {name for name in NAMES if re.fullmatch(r"(?:jax|jnp)(?:\.\w+)+", name)}
 _LINE_NAME_PATTERN = re.compile(
     rf"(?<![\w.])(?:{'|'.join(map(re.escape, sorted(LINE_NAMES)))})\b(?!\.)"
@@ -138,15 +138,15 @@ _LINE_NAME_PATTERN = re.compile(
 
 
 def has_name(wanted: str, release: str) -> bool:
-    """Whether a release has ``wanted``; KeyError if the table does not know that name."""
+    """Whether a release has ``wanted``. KeyError if the table does not have that name."""
     return find_location(NAMES, wanted, release) is not None
 
 
 def require(wanted: str, release: str, step: str = "") -> NameLocation:
-    """Where a release has ``wanted``.
+    """The location of ``wanted`` in a release.
 
     Raises:
-        CannotAnswer: it has no such thing; ``step`` is where that is needed.
+        CannotAnswer: the release lacks it. The error names the step ``step``.
     """
     found = find_location(NAMES, wanted, release)
     if found is None:
@@ -155,7 +155,7 @@ def require(wanted: str, release: str, step: str = "") -> NameLocation:
 
 
 def format_imports(release: str) -> tuple[str, ...]:
-    """The imports that the lines of a program use in a release."""
+    """The imports for the lines of a program in a release."""
     kinds = "AxisType, " if has_name("jax.sharding.AxisType", release) else ""
     found = [
         "import jax",
@@ -172,10 +172,10 @@ def format_imports(release: str) -> tuple[str, ...]:
 
 
 def respell_line(line: str, release: str, step: str = "") -> str:
-    """A line of the newest release, with the names that another release has.
+    """A line of the newest release, with the names of another release.
 
     Raises:
-        CannotAnswer: that release lacks what the line of ``step`` uses.
+        CannotAnswer: that release lacks a name in the line of ``step``.
     """
     return _LINE_NAME_PATTERN.sub(lambda found: _spell(require(found[0], release, step)), line)
 

@@ -1,7 +1,7 @@
-"""How does JAX spell the ops that no line of the table can? Functions from a call to a line.
+"""Which line of JAX does an op become if that depends on release, requested layout or values?
 
-They are for ops whose line depends on the release, on the layout asked for or on values. What they
-return has slots like the lines of `op_table`. This module knows no jax: lines are text here.
+Each function chooses a line for a call. The lines have slots as in `op_table`. This module does not
+import jax: lines are text here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cases.model import Step
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A step with what its line may depend on: the texts of everything given, and the release."""
+    """A step, the text of each argument and parameter, and the release."""
 
     step: Step
     texts: Mapping[str, str]
@@ -27,7 +27,7 @@ class Call(msgspec.Struct, frozen=True):
 
     @property
     def params(self) -> dict[str, Any]:
-        """The parameters of the step, of the types that `cases.program` allows."""
+        """The parameters of the step. `cases.program` has checked their types."""
         return self.step.params
 
 
@@ -42,29 +42,29 @@ _LAYOUT_SLOT = "{, out_sharding=sharding}"
 
 @lru_cache(maxsize=1024)
 def keep_layout_slot(line: str, release: str) -> str:
-    """A line, without ``{, out_sharding=sharding}`` if its function does not take that yet."""
+    """A line, without ``{, out_sharding=sharding}`` if the release lacks that argument."""
     head, slot, tail = line.partition(_LAYOUT_SLOT)
     if not slot:
         return line
-    # The function whose parenthesis is still open.
+    # Remove closed parentheses. Then the last open parenthesis follows the function of the slot.
     opened = head
     while (shorter := re.sub(r"\([^()]*\)", "", opened)) != opened:
         opened = shorter
     name = re.split(r"[^\w.]", opened[: opened.rindex("(")])[-1]
-    # A method of x.at[...].
+    # The function is a method of x.at[...].
     name = f"x.at[]{name}" if name.startswith(".") else name
     return line if has_name(f"{name}(out_sharding=)", release) else head + tail
 
 
 def since(wanted: str, newer: str, older: str) -> Callable[[Call], str]:
-    """``newer`` in a release that has what `names.NAMES` calls ``wanted``, else ``older``."""
+    """``newer`` if the release has ``wanted`` of `names.NAMES`, else ``older``."""
     return lambda call: newer if has_name(wanted, call.release) else older
 
 
 def ask_layout(
     line: str | Callable[[Call], str], asking: str, wanted: str = ""
 ) -> Callable[[Call], str]:
-    """``asking`` if the op itself is asked for a layout and the release has ``wanted``."""
+    """``asking`` if the op gets a requested layout and a release has ``wanted``, else ``line``."""
 
     def choose(call: Call) -> str:
         if "sharding" in call.texts and (not wanted or has_name(wanted, call.release)):
@@ -75,7 +75,7 @@ def ask_layout(
 
 
 def convolution(dims: int) -> Callable[[Call], str]:
-    """JAX takes a stride and a padding for each dim."""
+    """jax.lax.conv_general_dilated takes a stride and a padding for each dim."""
 
     def each(value: Any) -> list[int]:
         return value if isinstance(value, list) else [value] * dims
@@ -92,7 +92,7 @@ def convolution(dims: int) -> Callable[[Call], str]:
 
 
 def attention(call: Call) -> str:
-    """Attention, written out by its definition."""
+    """Attention as its definition: matmul, softmax, matmul."""
     causal = "jnp.where(jnp.tri(*_s.shape[-2:], dtype=bool), _s, -jnp.inf)"
     scores = causal if call.params.get("causal") else "_s"
     return (
@@ -102,7 +102,7 @@ def attention(call: Call) -> str:
 
 
 def top_k(part: str) -> Callable[[Call], str]:
-    """Older releases have no ``axis``: they take the last."""
+    """jax.lax.top_k has no ``axis`` in older releases. There it takes the last axis."""
 
     def choose(call: Call) -> str:
         last = call.params.get("axis", -1) == -1
@@ -121,8 +121,8 @@ def loss(each: str) -> Callable[[Call], str]:
 
 
 def by_class(logs: str) -> Callable[[Call], str]:
-    """A loss of the logarithms ``logs`` for each class, where ``t`` says which class is right."""
-    # _h holds for each row the weight of its class at that class, and zeros for ignored rows.
+    """A loss of log-probabilities ``logs`` for each class. ``t`` is the target class."""
+    # Each row of _h has the weight of the target class in its column. Ignored rows are zeros.
     reductions = {
         "mean": "-jnp.sum(_h * _x) / jnp.sum(_h)",
         "sum": "-jnp.sum(_h * _x)",
@@ -136,7 +136,7 @@ def by_class(logs: str) -> Callable[[Call], str]:
 
 
 def random_array(name: str) -> Callable[[Call], str]:
-    """Numbers in the layout asked for; for ``whole``, drawn whole and then split."""
+    """Random numbers in the requested layout. With ``whole``, they are drawn and then sharded."""
 
     def choose(call: Call) -> str:
         asked = "" if call.params.get("whole") else "{, out_sharding=sharding}"
@@ -146,10 +146,10 @@ def random_array(name: str) -> Callable[[Call], str]:
 
 
 def random_in_place(name: str) -> Callable[[Call], str]:
-    """Arrays do not change here: the result is a new one of the same shape and dtype.
+    """JAX arrays are immutable, so the result is a new array of the same shape and dtype.
 
-    With distinct axes, devices along them fold their position into the key. The compiler decides
-    about the other axes.
+    With ``distinct`` axes, each device folds its position along them into the key. The compiler
+    decides about the other axes.
     """
 
     def choose(call: Call) -> str:

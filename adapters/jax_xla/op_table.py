@@ -1,9 +1,9 @@
-"""Which line of JAX does each op become? The table; `adapters.op_lines` explains its language.
+"""Which line of JAX does each op become? `adapters.op_lines` explains the syntax of the table.
 
-Besides arguments and parameters, lines have ``{mesh}``, ``{key}`` of a seed, ``{spec}`` of the
-layout asked for, and ``{sharding}``. The last is there only on a route that asks the op itself for
-the layout of its result. ``{, out_sharding=sharding}`` stays empty in a release whose function does
-not take that argument yet. This module knows no jax: lines are text here.
+Slots are arguments, parameters, ``{mesh}``, ``{key}`` for a seed, ``{spec}`` for the requested
+layout, and ``{sharding}``. The last exists only if the route requests a layout from the op itself.
+``{, out_sharding=sharding}`` is empty in a release whose function lacks that argument. This module
+does not import jax: lines are text here.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _REDUCTIONS = {
 }
 _OVER = "{, axis=axis}{, keepdims=keepdims}"
 _OUT = "{, out_sharding=sharding}"
-# Over the last dim.
+# Normalization over the last dim.
 _NORMED = "(lambda _x: _x / jnp.sqrt(jnp.mean(_x * _x, axis=-1, keepdims=True) + {eps:1e-05}))"
 _SPAN = "{pre}{start:0}:{stop:None}:{step:1}{post}"
-# Arrays do not change here, so an assignment to a slice gives a new array too.
+# JAX arrays are immutable, so an assignment to a slice also makes a new array.
 _SET_SLICE = (
     f"{{x}}.at[{_SPAN}].set({{v}}{_OUT})",
     f"{{x}}.at[{_SPAN}].set({{value}}{_OUT})",
 )
-# _i along one dim, and along every other dim where an element stands: in _x, or in _i if smaller.
+# _i indexes the dim ``axis``. The position of an element in _x (or _i: _WITHIN) indexes the others.
 _ALONG = (
     "tuple(_i if _dim == {axis} % _x.ndim else _at "
     "for _dim, _at in enumerate(jnp.indices(_x.shape, sparse=True)))"
@@ -54,7 +54,7 @@ _ALONG = (
 _WITHIN = _ALONG.replace("_x.shape", "_i.shape")
 _SCATTERED = f"(lambda _x, _i, _v: _x.at[{_ALONG}].set(_v{_OUT}))({{x}}, {{i}}, {{v}})"
 _PUT = "jnp.put_along_axis({x}, {i}, {v}, axis={axis}, inplace=False)"
-# Older releases count negative positions from the end; no case has one.
+# Older releases count negative positions from the end. No case has a negative position.
 _SLICED = "jax.lax.dynamic_slice_in_dim({x}, {i}, {size}, {axis}%s)"
 _UPDATED = "jax.lax.dynamic_update_slice_in_dim({x}, {v}, {i}, {axis}%s)"
 _AS_THEY_ARE = ", allow_negative_indices=False"
@@ -197,8 +197,8 @@ OP_TABLE: dict[str, Entry[Call]] = {
     # Fourier transforms.
     "fft": "jnp.fft.fft({x}, axis={axis:-1})",
     "ifft": "jnp.fft.ifft({x}, axis={axis:-1})",
-    # Arrays from nothing, and what leaves the global view. Inside jit there is no local view: the
-    # array stands for itself.
+    # Ops that make an array or leave the global view. jit has no local view, so those return the
+    # array itself.
     "arange": f"jnp.arange({{n}}, dtype={{dtype:'float32'}}{_OUT})",
     "full": f"jnp.full({{shape}}, {{value}}, dtype={{dtype:'float32'}}{_OUT})",
     "random_uniform": functions.random_array("uniform"),
@@ -215,6 +215,6 @@ OP_TABLE: dict[str, Entry[Call]] = {
         "in_specs={spec}, out_specs={spec})({x})"
     ),
     "item": "jnp.reshape({x}, ())",
-    # The function of an input, which `source_lines` writes above this line, and the input.
+    # `source_lines` writes the function ``{y}_of`` above this line.
     "grad": "jax.grad({y}_of)({x})",
 }

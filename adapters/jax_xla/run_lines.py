@@ -1,7 +1,7 @@
 """How do lines of Python become a function that JAX can trace?
 
-It runs exactly the text that a stand-alone script prints for this release. `source_lines` and
-`op_table` write the text.
+The function runs exactly the lines that a stand-alone script prints for this release. The lines
+come from `source_lines` and `op_table`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def function(
 ) -> Callable[..., Any]:
     """A function of ``arguments`` that runs ``lines`` and returns a tuple of ``results``.
 
-    ``meshes``: the meshes and views that the lines name.
+    ``meshes``: the meshes and views that the lines use.
 
     Line i of ``lines`` is line i + 2 of `FILENAME` in a traceback.
     """
@@ -43,5 +43,5 @@ def function(
 
 
 def evaluate(text: str, names: Mapping[str, Any]) -> Any:
-    """The value of an expression; ``names``: the meshes and views that it names."""
+    """The value of an expression. ``names``: the meshes and views that it uses."""
     return eval(text, {**_SCOPE, **names})

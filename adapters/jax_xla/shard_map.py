@@ -1,8 +1,8 @@
-"""Do the reference's redistribution plans arrive, and what does XLA keep of them?
+"""Do the reference's redistribution plans give the right shards, and which collectives run?
 
-Executes a plan for a change of layout move by move, with ``lax`` collectives inside
-``jax.shard_map``. Only programs that change layouts and compute nothing have one. The layout that
-JAX reports of the output is that of the plan's target.
+Each move of a redistribution plan runs as a ``lax`` collective inside ``jax.shard_map``. Only
+programs that change layouts and compute nothing have such plans. The observed layout is what JAX
+reports. It follows from ``out_specs``, which is the target of the redistribution plan.
 """
 
 from __future__ import annotations
@@ -32,11 +32,10 @@ PlanFinder = Callable[[Mesh, Layout, Layout, tuple[int, ...]], RedistributionPla
 def answer(
     compiler: Compiler, question: Question, notes: AnswerInProgress, planner: PlanFinder
 ) -> None:
-    """Write what the plans of ``planner`` do into ``notes``.
+    """Write the observations of the redistribution plans of ``planner`` into ``notes``.
 
     Raises:
-        RefusedByJax: JAX refused a plan or an input.
-        CannotAnswer: there is no plan for the question, or JAX has no collective for it.
+        RefusedByJax: JAX refused a step or an input.
     """
     for step in question.steps:
         if step.op not in ("redistribute", "identity") or not isinstance(step.args[0], str):
@@ -75,7 +74,7 @@ def answer(
 
 
 def _observed(name: str, array: arrays.ArrayOrStruct, layout: Layout, mesh: Mesh) -> Observed:
-    """An array with the addends of ``layout`` on leading dims, shown without them."""
+    """The observation of an array. Leading dims with the addends of ``layout`` are left out."""
     lead = len(layout.partial)
     reported, note = arrays.layout_of(array, mesh)
     if lead and isinstance(reported, Layout):
@@ -98,11 +97,7 @@ _SCATTERED = ("sum", "avg")
 
 
 def _check(move: Move, mesh: Mesh, shape: tuple[int, ...], step: str) -> None:
-    """Refuse plans for which JAX has no collective.
-
-    Raises:
-        CannotAnswer: why.
-    """
+    """Raise `CannotAnswer` if JAX has no collective for a move."""
     if not (is_even(mesh, move.before, shape) and is_even(mesh, move.after, shape)):
         raise CannotAnswer("uneven shards: shard_map has one local shape for all", step)
     if move.kind not in ("all-reduce", "reduce-scatter"):
@@ -117,7 +112,7 @@ def _check(move: Move, mesh: Mesh, shape: tuple[int, ...], step: str) -> None:
 def _mapped(
     plan: RedistributionPlan, source: Layout, target: Layout, mesh: Mesh, shape: tuple[int, ...]
 ) -> Callable[..., Any]:
-    """The plan as a function of the array with its addends on leading dims."""
+    """The redistribution plan as a function of an array with its addends on leading dims."""
 
     def moved(x: jax.Array) -> jax.Array:
         x = x.reshape(x.shape[len(source.partial) :])
@@ -130,21 +125,21 @@ def _mapped(
         arrays.jax_mesh(mesh, "Auto"),
         arrays.partition_spec(arrays.stacked_layout(source)),
         arrays.partition_spec(arrays.stacked_layout(target)),
-        # JAX cannot infer that gathered values are equal on all devices; the shards show it.
+        # JAX cannot infer that gathered values are replicated. The suite checks the shards.
         checked=False,
     )
 
 
-def _left(move: Move) -> tuple[int, tuple[str, ...]]:
-    """The dim that loses axes, and those axes, major to minor."""
+def _removed_axes(move: Move) -> tuple[int, tuple[str, ...]]:
+    """The dim that a move unshards, and the removed mesh axes, major to minor."""
     for dim, (before, after) in enumerate(zip(move.before.dims, move.after.dims, strict=True)):
         if len(after) < len(before):
             return dim, before[len(after) :]
     raise ValueError(f"{move} frees no dim")
 
 
-def _joined(move: Move) -> list[tuple[int, tuple[str, ...]]]:
-    """The dims that gain axes, and those axes, major to minor."""
+def _added_axes(move: Move) -> list[tuple[int, tuple[str, ...]]]:
+    """The dims that a move shards further, and the added mesh axes, major to minor."""
     return [
         (dim, after[len(before) :])
         for dim, (before, after) in enumerate(zip(move.before.dims, move.after.dims, strict=True))
@@ -153,17 +148,17 @@ def _joined(move: Move) -> list[tuple[int, tuple[str, ...]]]:
 
 
 def _all_gather(x: jax.Array, move: Move, mesh: Mesh, shape: tuple[int, ...]) -> jax.Array:
-    dim, axes = _left(move)
+    dim, axes = _removed_axes(move)
     gathered: jax.Array = lax.all_gather(x, axes, axis=dim, tiled=True)
     return gathered
 
 
 def _all_to_all(x: jax.Array, move: Move, mesh: Mesh, shape: tuple[int, ...]) -> jax.Array:
-    dim, axes = _left(move)
-    ((to, order),) = _joined(move)
+    dim, axes = _removed_axes(move)
+    ((to, order),) = _added_axes(move)
     if axes != order:
-        # Member k in the order of ``axes`` gets the k-th piece, but must have the piece of its
-        # place in the wanted order. So the pieces are reordered.
+        # lax.all_to_all gives piece k to member k in the order of ``axes``. Reorder the pieces so
+        # that each member gets the piece of its place in ``order``.
         sizes = [mesh[axis] for axis in order]
         lead, tail = x.shape[:to], x.shape[to + 1 :]
         pieces = x.reshape((*lead, *sizes, -1, *tail))
@@ -183,7 +178,7 @@ _REDUCE: dict[str, Callable[..., Any]] = {
 
 
 def _averaged(total: jax.Array, move: Move, mesh: Mesh, dtype: Any) -> jax.Array:
-    """The sum, or its share for an average, in the tensor's dtype: psum of bool counts."""
+    """The sum or average in the dtype of the tensor. The psum of a bool tensor is an integer."""
     if dict(move.before.partial)[move.axes[0]] == "avg":
         for axis in move.axes:
             total = total / mesh[axis]
@@ -196,7 +191,7 @@ def _all_reduce(x: jax.Array, move: Move, mesh: Mesh, shape: tuple[int, ...]) ->
 
 
 def _reduce_scatter(x: jax.Array, move: Move, mesh: Mesh, shape: tuple[int, ...]) -> jax.Array:
-    ((dim, axes),) = _joined(move)
+    ((dim, axes),) = _added_axes(move)
     total = lax.psum_scatter(x, axes, scatter_dimension=dim, tiled=True)
     return _averaged(total, move, mesh, x.dtype)
 
@@ -211,18 +206,17 @@ def _local(x: jax.Array, move: Move, mesh: Mesh, shape: tuple[int, ...]) -> jax.
     split = {axis: dim for dim, axes in enumerate(move.before.dims) for axis in axes}
     for axis, _ in move.after.partial:
         if axis in split:
-            # A shard is an addend of the whole: itself, and zero elsewhere.
+            # A shard becomes an addend: the global tensor with zeros outside the shard.
             dim, size = split[axis], x.shape[split[axis]]
             whole = jnp.zeros((*x.shape[:dim], size * mesh[axis], *x.shape[dim + 1 :]), x.dtype)
             return lax.dynamic_update_slice_in_dim(whole, x, lax.axis_index(axis) * size, dim)
-    for dim, axes in _joined(move):
+    for dim, axes in _added_axes(move):
         size = x.shape[dim]
         for axis in axes:
             size //= mesh[axis]
         x = lax.dynamic_slice_in_dim(x, lax.axis_index(axes) * size, size, dim)
     for axis, op in move.after.partial:
-        # One addend is the value and the others are neutral; for avg, max and min all have the
-        # value.
+        # For a sum or product, the other addends are neutral. For avg, max and min, all are equal.
         if (axis, op) not in move.before.partial and op in ("sum", "product"):
             neutral = jnp.full_like(x, op == "product")
             x = jnp.where(lax.axis_index(axis) == 0, x, neutral)

@@ -1,7 +1,7 @@
 """Which lines of Python make the meshes, inputs and results of a question in JAX?
 
-The adapter runs the lines of steps, and a stand-alone script prints all lines. This module knows no
-jax: lines are text here. They call what `names.format_imports` imports. Lines are written for one
+The adapter runs the lines of steps, and a stand-alone script prints all lines. This module does not
+import jax: lines are text here. They use the names of `names.format_imports`. Lines are for one
 release of JAX, by default the newest. `op_table` has the lines of ops.
 """
 
@@ -24,20 +24,20 @@ from cases.model import Input, Layout, Mesh, Param, Question, Step
 
 Kind = Literal["Auto", "Explicit"]
 Route = Literal["jit", "explicit"]
-# The kind of the axes of a route's meshes.
+# The axis type of the meshes of each route.
 KINDS: dict[Route, Kind] = {"jit": "Auto", "explicit": "Explicit"}
 
-# What lines call by name, so that no variable may have such a name. Tests check this for each op.
+# Names that lines use. No variable may have such a name. Tests check this for each op.
 RESERVED_NAMES = {
     "jax", "jnp", "np", "AxisType", "NamedSharding", "P", "tuple", "enumerate", "bool", "range",
     "shard_map", "reshard", "frozenset", "list", "joined", "program", "float",
 }  # fmt: skip
 
-# Parameters that no line shows: the layout says where a result lies, `_key` handles seeds, and a
-# padding row changes no values.
+# Parameters that have no slot. ``{mesh}`` is the mesh of a ``view``, `_key` uses the parameters of
+# seeds, and a padding row changes no values.
 _ELSEWHERE = ("view", "seeding", "seed", "draw", "impl", "padding_row")
 
-# Addends stacked on a leading dim are reduced by these; the dtype stays.
+# The expressions that reduce stacked addends along a leading dim. They keep the dtype.
 _REDUCE = {
     "sum": "jnp.sum({x}, axis={axis}, dtype={x}.dtype)",
     "avg": "jnp.mean({x}, axis={axis}, dtype={x}.dtype)",
@@ -48,15 +48,15 @@ _REDUCE = {
 
 
 def variable_name(name: str) -> str:
-    """The Python name of an input or result: its own, unless that would hide another."""
+    """The Python name of an input or result. A name that would hide another gets a ``_``."""
     bare = name.rstrip("_")
-    # A result l has the function l_of.
+    # The gradient of a result l uses a function named l_of.
     taken = bare.rstrip("0123456789") == "mesh" or bare.endswith("_of")
     return f"{name}_" if taken or is_taken(name, RESERVED_NAMES) else name
 
 
 def mesh_variables(question: Question) -> dict[Mesh, str]:
-    """The Python name of each mesh of a question: ``mesh`` is the question's own."""
+    """The Python name of each mesh of a question. The question's mesh is ``mesh``."""
     names = {question.mesh: "mesh"}
     for given in question.inputs:
         if given.mesh is not None:
@@ -65,15 +65,15 @@ def mesh_variables(question: Question) -> dict[Mesh, str]:
 
 
 def view_variables(question: Question) -> dict[str, str]:
-    """The Python name of each mesh step's result."""
+    """The Python name of the result of each mesh step."""
     return {step.result: variable_name(step.result) for step in question.mesh_steps}
 
 
 def axis_kind(kind: Kind, release: str = NEWEST) -> str:
-    """The text of a kind of axes; "" in a release where all axes are Auto, as there is no other.
+    """The text of an axis type. "" in a release without axis types, where all axes are Auto.
 
     Raises:
-        CannotAnswer: the release has no such kind.
+        CannotAnswer: the release lacks Explicit axes.
     """
     if kind == "Auto" and not has_name("jax.sharding.AxisType", release):
         return ""
@@ -82,10 +82,10 @@ def axis_kind(kind: Kind, release: str = NEWEST) -> str:
 
 
 def view_sources(question: Question, kind: Kind, release: str = NEWEST) -> list[tuple[str, str]]:
-    """The name and the expression of each mesh step; axes are of ``kind``.
+    """The name and the expression of each mesh step. Axes have the type ``kind``.
 
     Raises:
-        CannotAnswer: the release has no such kind.
+        CannotAnswer: the release lacks Explicit axes.
     """
     return mesh_lines.derived_mesh_sources(
         question, axis_kind(kind, release), view_variables(question)
@@ -98,10 +98,10 @@ def mesh_texts(question: Question) -> dict[str, str]:
 
 
 def mesh_line(mesh: Mesh, name: str, route: Route, release: str = NEWEST) -> str:
-    """The mesh called ``name`` on which a route runs: Auto under jit, else Explicit.
+    """The line that makes the mesh ``name`` for a route: Auto axes under jit, else Explicit axes.
 
     Raises:
-        CannotAnswer: the release has no axes of that kind.
+        CannotAnswer: the release lacks Explicit axes.
     """
     return f"{name} = {mesh_lines.mesh_source(mesh, axis_kind(KINDS[route], release))}"
 
@@ -109,15 +109,15 @@ def mesh_line(mesh: Mesh, name: str, route: Route, release: str = NEWEST) -> str
 def input_line(
     given: Input, home: Mesh, mesh: str, stack: bool, data: str, release: str = NEWEST
 ) -> str:
-    """The line that puts an input on a mesh, as `arrays.place_input` does.
+    """The line that places an input on a mesh, as `arrays.place_input` does.
 
-    ``mesh``: the text of the mesh. ``home``: the mesh itself, in whose order the arrays of devices
-    are. ``data``: the text of the global array, or of a list of the arrays of `input_arrays`.
-    ``stack``: whether the addends of a partial input are stacked on leading dims; else the input
-    becomes an unreduced array.
+    ``mesh``: the text of the mesh. ``home``: the mesh itself, which gives the order of the devices.
+    ``data``: the text of the global array, or of a list of the arrays of `input_arrays`.
+    ``stack``: whether the addends of a partial input are stacked on leading dims. Without it, the
+    input becomes an unreduced array.
 
     Raises:
-        CannotAnswer: JAX has no such layout, or a partial input has no addends.
+        CannotAnswer: JAX cannot express the layout, or a partial input has no addends.
     """
     layout = given.layout
     if layout.partial and given.per_device is None:
@@ -144,7 +144,7 @@ def input_line(
 
 
 def input_arrays(given: Input, stack: bool) -> tuple[Array, ...]:
-    """The global array of an input, or one for each device, with the leading dims of a stack."""
+    """The global array of an input, or one array per device. ``stack`` adds leading dims."""
     if given.per_device is None:
         return () if given.value is None else (given.value,)
     lead = (1,) * (len(given.layout.partial) if stack else 0)
@@ -152,9 +152,9 @@ def input_arrays(given: Input, stack: bool) -> tuple[Array, ...]:
 
 
 def reduce_lines(given: Input) -> list[str]:
-    """The lines that reduce a partial input whose addends are stacked on leading dims.
+    """The lines that reduce the stacked addends of a partial input.
 
-    There is one line for each run of equal reductions, in the order of the layout.
+    Each line reduces adjacent axes with the same reduction, in the order of the layout.
     """
     name = variable_name(given.name)
     lines = []
@@ -168,14 +168,14 @@ def reduce_lines(given: Input) -> list[str]:
 
 
 def step_lines(question: Question, step: Step, route: Route, release: str = NEWEST) -> list[str]:
-    """The lines of a step. Every step but a gradient has one line.
+    """The lines of a step. Every step has one line, except a gradient.
 
-    JAX differentiates a function. The lines of a gradient define a function of the one input, which
-    runs the steps between the input and the scalar again, and uses all other names as they are.
-    The explicit route runs one step at a time, with the step's mesh set by ``jax.set_mesh``.
+    JAX differentiates a function. The lines of a gradient define a function of the input. That
+    repeats the steps between the input and the scalar, and uses existing values of all other names.
+    The explicit route runs one step at a time, inside ``jax.set_mesh`` with the mesh of the step.
 
     Raises:
-        CannotAnswer: JAX has no such layout, or the release no such op.
+        CannotAnswer: JAX cannot express the layout, or the release lacks the op.
     """
     mesh = mesh_texts(question)[step.result]
     line = (jit_line if route == "jit" else explicit_line)(step, mesh, release)
@@ -203,13 +203,13 @@ def names_used(question: Question, step: Step) -> list[str]:
 
 
 def jit_line(step: Step, mesh: str, release: str = NEWEST) -> str:
-    """The line of a step under jit, on the Auto mesh ``mesh``. A layout asked for is a constraint.
+    """The line of a step under jit on the Auto mesh ``mesh``. A requested layout is a constraint.
 
-    A final result has a constraint too, not ``out_shardings``: jit refuses ``out_shardings`` of
-    uneven shards, and the suite looks at what it does instead.
+    A final result also has a constraint instead of ``out_shardings``. jit refuses ``out_shardings``
+    with uneven shards, but the suite tests what a constraint does with them.
 
     Raises:
-        CannotAnswer: JAX has no such layout, or the release no such op.
+        CannotAnswer: JAX cannot express the layout, or the release lacks the op.
     """
     if step.to is not None and step.to.partial:
         raise CannotAnswer("a partial result asked of jit", step.result)
@@ -229,7 +229,7 @@ def explicit_line(step: Step, mesh: str, release: str = NEWEST) -> str:
     """The line of a step on an Explicit mesh: ``out_sharding`` if the op takes it, else a reshard.
 
     Raises:
-        CannotAnswer: JAX has no such layout, or the release no such op.
+        CannotAnswer: JAX cannot express the layout, or the release lacks the op.
     """
     if step.to is not None and step.to.partial:
         require("PartitionSpec.unreduced", release, step.result)
@@ -255,9 +255,9 @@ def _spec(name: str, to: Layout) -> str:
 
 
 def _expression(step: Step, mesh: str, release: str, sharding: str = "") -> str:
-    """The expression of a step, as a release spells it.
+    """The expression of a step in a release.
 
-    ``sharding``: the layout that the op itself is asked for, if its function takes one.
+    ``sharding``: the layout that is requested from the op itself, if its function takes one.
     """
     added = {"mesh": mesh}
     if sharding:
@@ -278,7 +278,7 @@ def _expression(step: Step, mesh: str, release: str, sharding: str = "") -> str:
 
 @lru_cache(maxsize=4096)
 def _takes_layout(text: str) -> bool:
-    """Whether the last call of an expression takes the layout asked for."""
+    """Whether the outermost call of an expression takes the requested layout."""
     if "NamedSharding" not in text:
         return False
     node = ast.parse(text, mode="eval").body
@@ -291,9 +291,9 @@ def _takes_layout(text: str) -> bool:
 
 
 def _key(params: dict[str, Param]) -> str:
-    """The key of a seed; a later draw from the same seed is folded into it.
+    """The key of a seed. The number of a later draw from the same seed is folded into it.
 
-    Where a program seeds other frameworks, JAX gets a key.
+    JAX always gets a key, whichever generator the program seeds in other frameworks.
     """
     impl = f", impl={params['impl']!r}" if "impl" in params else ""
     key = f"jax.random.key({params['seed']}{impl})"

@@ -1,1 +1,1 @@
-"""The NumPy reference: right values, shards and plans, with no framework."""
+"""The NumPy reference: right values, shards and redistribution plans, without a framework."""

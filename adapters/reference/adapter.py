@@ -1,7 +1,7 @@
-"""What is the right answer? The reference, in the form in which frameworks answer.
+"""What is the right answer to a question? It has the form of a framework's answer.
 
-Global values come from NumPy, layouts from what the question asks for or from a clear rule, shards
-from index arithmetic. Where the framework may choose a layout, the reference has none.
+NumPy computes global values. A layout is the requested one, or comes from a clear rule. Shards come
+from index arithmetic. If the framework is free to choose a layout, the answer has none.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from cases.program import TensorType, infer_types
 
 
 def global_types(question: Question, framework: str = "") -> dict[str, TensorType]:
-    """Global shape and dtype of every input and result; a dry run makes no value.
+    """The global shape and dtype of every input and result. A dry run computes no values.
 
-    ``framework``: the one whose own dtypes count, if it defines some differently.
+    ``framework``: use the dtypes that this framework defines.
     """
     if question.mode == "dry run":
         return infer_types(question, framework)
@@ -28,7 +28,7 @@ def global_types(question: Question, framework: str = "") -> dict[str, TensorTyp
 
 
 def known_layouts(question: Question) -> dict[str, Layout | None]:
-    """The layout of every input and result, None where the framework is free to choose."""
+    """The layout of every input and result. None if the framework is free to choose."""
     known_of, on = global_types(question), meshes_of_tensors(question)
     known: dict[str, Layout | None] = {given.name: given.layout for given in question.inputs}
     for step in question.steps:
@@ -43,9 +43,9 @@ def known_layouts(question: Question) -> dict[str, Layout | None]:
 
 
 def observe(question: Question, framework: str = "") -> Answer:
-    """The reference's answer: every input and result, checked or not.
+    """The answer of the reference with every input and result, even those not checked.
 
-    ``framework``: the one whose own meaning counts, if an op has several.
+    ``framework``: use the meanings that this framework defines.
     """
     known, on = known_layouts(question), meshes_of_tensors(question)
     seen = []

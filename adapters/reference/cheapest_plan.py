@@ -1,8 +1,8 @@
-"""What is the cheapest way from one layout to another? Fewest bytes, then fewest collectives.
+"""What is the cheapest redistribution plan? It has the fewest bytes, then the fewest collectives.
 
-A shortest path over layouts. A collective acts on one tensor dim (all-to-all on two) and on one
-mesh axis or several at once. A permute passes whole shards on; local slices are free. The search
-never exceeds the cost of the implied plan, which is one of its paths.
+It is a shortest path over layouts. A collective acts on one tensor dim (an all-to-all on two) and
+one or more mesh axes. A permute sends whole shards. Local slices are free. The cost of the implied
+plan, which is one of the paths, bounds the search. No framework is asked.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from cases.model import Layout, Mesh
 def cheapest_plan(
     mesh: Mesh, source: Layout, target: Layout, shape: tuple[int, ...]
 ) -> RedistributionPlan:
-    """A plan of least (elements received by the busiest device, number of collectives).
+    """The redistribution plan with the least (elements at the busiest device, collectives).
 
-    Ties go to the plan found first, in an order that depends on the arguments alone.
+    In a tie, the plan that is found first wins. The order depends only on the arguments.
     """
     if are_equivalent(mesh, source, target, shape):
         return ()
@@ -48,7 +48,7 @@ def cheapest_plan(
     known = implied_plan(mesh, source, target, shape)
     bound = (sum(cost(mesh, move, shape) for move in known), len(communicating_moves(known)))
     best = {source: (0, 0)}
-    came: dict[Layout, Move] = {}
+    last_move: dict[Layout, Move] = {}
     queue = [((0, 0), 0, source)]
     tick = itertools.count(1)
     while queue:
@@ -56,18 +56,18 @@ def cheapest_plan(
         if price > best[now]:
             continue
         if now == target or _is_target(mesh, now, target, shape):
-            return _path(came, source, now)
+            return _path(last_move, source, now)
         for move, elements in _edges(mesh, now, target.partial, shape):
             then = (price[0] + elements, price[1] + (move.kind != "local"))
             if then <= bound and (move.after not in best or then < best[move.after]):
                 best[move.after] = then
-                came[move.after] = move
+                last_move[move.after] = move
                 heapq.heappush(queue, (then, next(tick), move.after))
     raise AssertionError("the implied plan is a path of its own search")
 
 
 def _is_target(mesh: Mesh, now: Layout, target: Layout, shape: tuple[int, ...]) -> bool:
-    """Whether every position holds what it should, however the layout is written."""
+    """Whether a layout gives every position the contents of the target layout."""
     if reduction_order(now.partial) != reduction_order(target.partial):
         return False
     if divides_evenly(mesh, now, shape) and divides_evenly(mesh, target, shape):
@@ -75,11 +75,11 @@ def _is_target(mesh: Mesh, now: Layout, target: Layout, shape: tuple[int, ...]) 
     return device_contents(mesh, now, shape) == device_contents(mesh, target, shape)
 
 
-def _path(came: dict[Layout, Move], source: Layout, end: Layout) -> RedistributionPlan:
+def _path(last_move: dict[Layout, Move], source: Layout, end: Layout) -> RedistributionPlan:
     plan: list[Move] = []
     while end != source:
-        plan.append(came[end])
-        end = came[end].before
+        plan.append(last_move[end])
+        end = last_move[end].before
     return tuple(reversed(plan))
 
 
@@ -87,7 +87,7 @@ def _path(came: dict[Layout, Move], source: Layout, end: Layout) -> Redistributi
 def _edges(
     mesh: Mesh, now: Layout, owed: tuple[tuple[str, str], ...], shape: tuple[int, ...]
 ) -> tuple[tuple[Move, int], ...]:
-    """The moves from a layout with their costs. They are the same for every search."""
+    """The moves from a layout with their costs. All searches share them."""
     return tuple((move, cost(mesh, move, shape)) for move in _moves(mesh, now, owed, shape))
 
 
@@ -151,8 +151,8 @@ def _locals(mesh: Mesh, now: Layout, owed: tuple[tuple[str, str], ...]) -> Itera
 
 def _permutes(mesh: Mesh, now: Layout, shape: tuple[int, ...]) -> Iterator[Move]:
     ops = tuple(sorted({op for _, op in now.partial}))
-    for after in _by_holdings(mesh, len(shape), ops, shape).get(
-        _count_chunks(mesh, now, shape), ()
+    for after in _layouts_by_shards(mesh, len(shape), ops, shape).get(
+        _shards_key(mesh, now, shape), ()
     ):
         if after == now:
             continue
@@ -169,21 +169,21 @@ def _permutes(mesh: Mesh, now: Layout, shape: tuple[int, ...]) -> Iterator[Move]
 
 
 @lru_cache(maxsize=256)
-def _by_holdings(
+def _layouts_by_shards(
     mesh: Mesh, ndim: int, ops: tuple[str, ...], shape: tuple[int, ...]
 ) -> dict[tuple[object, ...], list[Layout]]:
-    """Every layout of the mesh's axes, grouped by shards: a permute leads from one to another."""
+    """All layouts, grouped by their shards. A permute connects the layouts of a group."""
     found: dict[tuple[object, ...], list[Layout]] = {}
     for layout in all_layouts(mesh, ndim, ops):
-        found.setdefault(_count_chunks(mesh, layout, shape), []).append(layout)
+        found.setdefault(_shards_key(mesh, layout, shape), []).append(layout)
     return found
 
 
-def _count_chunks(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> tuple[object, ...]:
-    """The chunks and addends of a layout on whatever device: equal if a permute joins two."""
+def _shards_key(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> tuple[object, ...]:
+    """The shards of a layout, whichever device holds each. Permuted layouts have the same."""
     if not divides_evenly(mesh, layout, shape):
         return tuple(sorted(device_contents(mesh, layout, shape)))
-    # The number of chunks of each dim, and of addends of each kind; all occur equally often.
+    # The numbers of chunks of each dim and of addends of each kind. All occur equally often.
     chunks = tuple(math.prod(mesh[axis] for axis in axes) for axes in layout.dims)
     owed = tuple(
         (op, math.prod(mesh[axis] for axis, other in group if other == op))

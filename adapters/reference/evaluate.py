@@ -1,6 +1,6 @@
-"""What is the right value? Inputs made whole, ops by their NumPy meaning, shards by arithmetic.
+"""What is the right value? Ops run in NumPy on global arrays. Shards are slices of the results.
 
-Here no layout changes a value, which is what makes it a reference.
+A layout never changes a value here. This module does not know what a framework computes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Value = NDArray[Any]
 
 
 def global_array(given: Input, mesh: Mesh) -> Value:
-    """The global array of an input on ``mesh``: as given, or addends reduced and shards joined."""
+    """The global array of an input on ``mesh``. The arrays of devices are reduced and joined."""
     if given.value is not None:
         return unpack(given.value)
     assert given.per_device is not None
@@ -37,21 +37,20 @@ def global_array(given: Input, mesh: Mesh) -> Value:
 def join_shards(
     mesh: Mesh, layout: Layout, shards: list[Value], shape: tuple[int, ...], replica: int = 0
 ) -> Value:
-    """The global array that shards in ``layout`` stand for, one per mesh position.
+    """The global array of the shards of a layout, one per mesh position.
 
-    Shards that break the chunk rule are laid end to end, in the order of their positions. Of
-    replicas, those beside mesh position ``replica`` count. Pending reductions are done in the order
-    due.
+    Irregular shards are concatenated in the order of their positions. The replica that contains
+    mesh position ``replica`` is used. Pending reductions are performed in the order due.
     """
-    paid = list(shards)
+    reduced = list(shards)
     for group in reduction_order(layout.partial):
         for op in sorted({op for _, op in group}):
             axes = tuple(axis for axis in mesh.names if (axis, op) in group)
-            before = list(paid)
+            before = list(reduced)
             for members in axis_groups(mesh, axes):
                 total = reduce_addends([before[m] for m in members], op)
                 for m in members:
-                    paid[m] = total
+                    reduced[m] = total
     axes = tuple(axis for order in layout.dims for axis in order)
     beside = coordinates(mesh)[replica]
     firsts = [
@@ -59,34 +58,34 @@ def join_shards(
         for p, where in enumerate(coordinates(mesh))
         if all(index == beside[axis] or axis in axes for axis, index in where.items())
     ]
-    held = index_ranges(mesh, layout, shape)
-    if all(paid[p].shape == tuple(b - a for a, b in held[p]) for p in firsts):
+    ranges = index_ranges(mesh, layout, shape)
+    if all(reduced[p].shape == tuple(b - a for a, b in ranges[p]) for p in firsts):
         out = np.empty(shape, shards[0].dtype)
         for p in firsts:
-            out[tuple(slice(a, b) for a, b in held[p])] = paid[p]
+            out[tuple(slice(a, b) for a, b in ranges[p])] = reduced[p]
         return out
     split = [dim for dim, order in enumerate(layout.dims) if order]
     if len(split) != 1:
         raise ValueError("irregular shards can be laid end to end along one dim only")
-    return np.concatenate([paid[p] for p in firsts], axis=split[0])
+    return np.concatenate([reduced[p] for p in firsts], axis=split[0])
 
 
 def cut_shards(mesh: Mesh, layout: Layout, value: Value) -> list[Value]:
-    """The shard of each mesh position, for a layout without pending reductions.
+    """The local shard at each mesh position.
 
     Raises:
-        ValueError: a reduction is pending, so that shards do not follow from the value.
+        ValueError: the layout is partial. The value does not determine the addends.
     """
     if layout.partial:
         raise ValueError("a partial layout does not determine its addends")
     return [
-        value[tuple(slice(start, stop) for start, stop in held)]
-        for held in index_ranges(mesh, layout, value.shape)
+        value[tuple(slice(start, stop) for start, stop in ranges)]
+        for ranges in index_ranges(mesh, layout, value.shape)
     ]
 
 
 class UndefinedValue(ValueError):
-    """A step has no value for its operands; ``step`` is its result."""
+    """A step is undefined for its operands. ``step`` is the name of its result."""
 
     def __init__(self, step: str, why: str):
         super().__init__(why)
@@ -94,18 +93,18 @@ class UndefinedValue(ValueError):
 
 
 def meaning(step: Step, values: dict[str, Value], framework: str = "") -> Value:
-    """The value of a step's result, given the values of the names that it uses.
+    """The value of a step's result for the values of its operands.
 
-    ``framework``: the one whose own meaning of the op counts, if it has one.
+    ``framework``: use the meaning that this framework defines, if it differs.
 
     Raises:
-        UndefinedValue: an index out of range, say, or a matrix without an inverse.
+        UndefinedValue: for example, an index is out of range or a matrix has no inverse.
     """
     args = step.arguments(values)
     means = OPS[step.op].meaning
-    if (own := _framework_meaning(step, args, framework)) is not None:
-        means = own.meaning
-    # Infinities and NaN are values like any other.
+    if (special := _framework_meaning(step, args, framework)) is not None:
+        means = special.meaning
+    # Infinities and NaN are valid values.
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         try:
@@ -117,20 +116,20 @@ def meaning(step: Step, values: dict[str, Value], framework: str = "") -> Value:
 def _framework_meaning(
     step: Step, args: tuple[Any, ...], framework: str
 ) -> FrameworkMeaning | None:
-    """What a step means in a framework, if that differs from its op's row."""
-    own = OPS[step.op].apart.get(framework)
-    return own if own is not None and own.differs(args, step.params) else None
+    """The meaning of a step in a framework. None if the row of the op applies."""
+    special = OPS[step.op].apart.get(framework)
+    return special if special is not None and special.differs(args, step.params) else None
 
 
-# Judging a case asks for its values several times, and differences take long.
+# The judgement of a case needs its values several times, and gradients are slow.
 _kept: deque[tuple[Question, str, dict[str, Value]]] = deque(maxlen=8)
 
 
 def evaluate(question: Question, framework: str = "") -> dict[str, Value]:
-    """The global value of every input and result; not to be written into.
+    """The global value of every input and result. Callers must not write to the arrays.
 
-    ``framework``: the one whose own meaning of ops counts. A value that this does not change is the
-    very same array.
+    ``framework``: use the meanings that this framework defines. Values that do not differ are the
+    same array objects as without it.
 
     Raises:
         UndefinedValue: a step has no value.
@@ -147,7 +146,7 @@ def evaluate(question: Question, framework: str = "") -> dict[str, Value]:
 def _evaluate(
     question: Question, framework: str, base: dict[str, Value] | None
 ) -> dict[str, Value]:
-    """``base``: the values by the rows' meaning, if another meaning is asked for."""
+    """Evaluate a question. ``base``: the values without the meanings of ``framework``."""
     if base is None:
         with np.errstate(all="ignore"):
             on = meshes_of_tensors(question)
@@ -169,7 +168,7 @@ def _evaluate(
 def slopes_of_sides(
     question: Question, values: dict[str, Value], step: Step
 ) -> tuple[Value, Value]:
-    """The left and the right slope that a ``grad`` step asks for, if its function has a kink."""
+    """The left and the right slope for a ``grad`` step whose function has a kink."""
     of, by = map(str, step.args)
     return one_sided(_as_function(question, values, of, by), values[by])
 
@@ -177,8 +176,8 @@ def slopes_of_sides(
 def _is_unchanged(
     question: Question, step: Step, values: dict[str, Value], base: dict[str, Value], framework: str
 ) -> bool:
-    """Whether a framework's value of a step is the value in ``base``."""
-    names = [*step.operands]
+    """Whether the value of a step in a framework is the one in ``base``."""
+    names = [arg for arg in step.args if isinstance(arg, str)]
     if step.op == "grad":
         names += [before.result for before in steps_between(question, *names)]
     args = step.arguments(values)
@@ -189,7 +188,7 @@ def _is_unchanged(
 def _as_function(
     question: Question, values: dict[str, Value], name: str, by: str
 ) -> Callable[[Value], Value]:
-    """The result called ``name`` as a function of one input, all real numbers in float64."""
+    """The result ``name`` as a function of the input ``by``. Real numbers are float64."""
     steps = steps_between(question, name, by)
     fixed: dict[str, Value] = {one: widen(value) for one, value in values.items()}
 
@@ -203,7 +202,7 @@ def _as_function(
 
 
 def steps_between(question: Question, name: str, by: str) -> list[Step]:
-    """The steps on the way from ``by`` to ``name``, in program order."""
+    """The steps between ``by`` and ``name``, in program order."""
     after, wanted = {by}, {name}
     for step in question.steps:
         if after & set(step.args):

@@ -1,8 +1,8 @@
-"""What is the gradient of a program? By differences of its NumPy meaning in float64.
+"""What is the gradient of a program? It comes from finite differences in float64.
 
-Knows no derivative of any op. Each element of an input is moved a little both ways, and twice as
-far too. The fourth-order formula of central differences is exact for polynomials up to the fourth
-degree: https://en.wikipedia.org/wiki/Finite_difference_coefficient.
+This module knows no derivatives of ops. It uses the fourth-order formula of central differences,
+which is exact for polynomials up to the fourth degree. It moves each element of an input by one and
+two steps both ways: https://en.wikipedia.org/wiki/Finite_difference_coefficient.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 Value = NDArray[Any]
 
-# A power of two, so that moving a number of few digits is exact. The formula's error grows with the
-# fourth power of the step, that of rounding with its inverse. Both stay below 1e-8 of the largest
-# value for everything in the catalogue, with logarithms of 1/64.
+# The step is a power of two, so adding it to a number with few digits is exact. The error of the
+# formula grows with its fourth power, and the rounding error with its inverse. In the catalogue,
+# including logarithms of 1/64, both are below 1e-8 of the largest value.
 STEP = 2.0**-14
 ERROR = 1e-8
 # If the slopes of the two sides differ by this share, there is a kink, such as that of relu at 0.
@@ -26,9 +26,9 @@ _WEIGHTS = ((-2, 1 / 12), (-1, -2 / 3), (1, 2 / 3), (2, -1 / 12))
 
 
 def gradient(function: Callable[[Value], Value], at: Value) -> Value:
-    """The slope of ``function``, which gives one number, at ``at``: elementwise, in float64.
+    """The elementwise slopes of a scalar ``function`` at ``at``, in float64.
 
-    Shape of the result: that of ``at``.
+    The result has the shape of ``at``.
     """
     slope = np.zeros(at.shape, np.float64)
     for index in np.ndindex(at.shape):
@@ -37,9 +37,9 @@ def gradient(function: Callable[[Value], Value], at: Value) -> Value:
 
 
 def one_sided(function: Callable[[Value], Value], at: Value) -> tuple[Value, Value]:
-    """The slopes to the left and to the right, elementwise, in float64; shapes as ``at``.
+    """The elementwise left and right slopes in float64, each with the shape of ``at``.
 
-    By the second-order formulas of one-sided differences, from the same source.
+    They use the second-order formulas of one-sided differences from the same source.
     """
     left, right = np.zeros(at.shape), np.zeros(at.shape)
     point = at.astype(np.float64)
@@ -52,7 +52,7 @@ def one_sided(function: Callable[[Value], Value], at: Value) -> tuple[Value, Val
 
 
 def is_kink(left: Value, right: Value) -> NDArray[np.bool_]:
-    """Where a function has no slope: the two sides differ by more than their formulas' errors."""
+    """Whether the left and right slopes differ by more than the error of their formulas."""
     with np.errstate(invalid="ignore"):
         largest = np.maximum(1.0, np.maximum(np.abs(left), np.abs(right)))
         return np.asarray(np.abs(right - left) > KINK * largest)
@@ -67,7 +67,7 @@ def _moved(
 
 
 def slope_at(function: Callable[[Value], Value], at: Value, index: tuple[int, ...]) -> float:
-    """The slope of ``function``, which gives one number, by one element of ``at``."""
+    """The slope of a scalar ``function`` by one element of ``at``."""
     point = at.astype(np.float64)
     total = 0.0
     for steps, weight in _WEIGHTS:

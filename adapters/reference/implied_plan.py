@@ -1,15 +1,15 @@
-"""Which collectives does a change of layout imply? The placement algebra, axis by axis.
+"""Which collectives does a change of layout imply? The rules apply to each mesh axis.
 
-S(i)→R implies an all-gather, S(i)→S(j) an all-to-all, P→R an all-reduce, P→S a
-reduce-scatter, R→anything nothing, and S(i)→P(sum) nothing either: a shard is an addend of the
-whole. Two kinds of nesting tie axes together:
+S(i)→R implies an all-gather, S(i)→S(j) an all-to-all, P→R an all-reduce, and P→S a reduce-scatter.
+R→S and R→P need no collective. Neither does S(i)→P(sum), because a shard padded with zeros is an
+addend. Nested axes depend on one another:
 
-* In one dim, an axis inner to one that is added, removed or moved has changed too: its
-  shards are other rows now. It is gathered, innermost first, and sliced again, outermost first.
-* A reduction due before one that is paid must be paid too, if the two do not commute.
+* If an axis of a dim is added, removed or moved, the shards of all inner axes of that dim change.
+  Those axes are gathered, innermost first, and sliced again, outermost first.
+* Before a reduction is performed, earlier ones that do not commute with it are performed.
 
-Changes that wait for one another, such as two axes that exchange their dims, are untied by
-gathering the innermost mesh axis among them. Knows no bytes and looks for nothing cheaper.
+If changes wait for one another, as when two axes exchange their dims, the innermost mesh axis among
+them is gathered. This module counts no bytes and does not search for a cheaper redistribution plan.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Pending = frozenset[tuple[str, str]]
 def implied_plan(
     mesh: Mesh, source: Layout, target: Layout, shape: tuple[int, ...]
 ) -> RedistributionPlan:
-    """The moves, with free slices, that lead from ``source`` to ``target``.
+    """The moves from ``source`` to ``target``, including local slices.
 
-    Axes of size 1 never communicate. Layouts that mean the same imply nothing.
+    Axes of size 1 never communicate. Equivalent layouts need no moves.
     """
     return _plan(mesh, source, target, shape, _FIRST)
 
@@ -39,7 +39,7 @@ def implied_plan(
 def implied_plan_by_size(
     mesh: Mesh, source: Layout, target: Layout, shape: tuple[int, ...]
 ) -> RedistributionPlan:
-    """As `implied_plan`, but moves that shrink shards go first, and those that grow them last."""
+    """The `implied_plan` in another order: moves that shrink shards first, gathers last."""
     return _plan(mesh, source, target, shape, _SMALLER)
 
 
@@ -58,18 +58,18 @@ def _plan(
         move = next(ready, None) or _break_cycle(mesh, now, waiting)
         plan.append(move)
         now = move.after
-        if _find_axis(now, move.axes[0]) == _find_axis(target, move.axes[0]):
+        if _role_of(now, move.axes[0]) == _role_of(target, move.axes[0]):
             waiting.remove(move.axes[0])
     return tuple(plan)
 
 
-# Of the moves that are ready, the first in mesh order or the first by kind.
+# The order of moves that are ready: mesh order, or by kind.
 _FIRST: tuple[str, ...] = ()
 _SMALLER = ("local", "reduce-scatter", "all-to-all", "all-reduce", "all-gather")
 
 
-def _find_axis(layout: Layout, axis: str) -> tuple[str, ...] | int | None:
-    """Where an axis stands: the dim that it splits, the reduction pending over it, or None."""
+def _role_of(layout: Layout, axis: str) -> tuple[str, ...] | int | None:
+    """The dim that an axis shards, its pending reduction, or None."""
     for dim, axes in enumerate(layout.dims):
         if axis in axes:
             return dim
@@ -80,7 +80,7 @@ def _find_axis(layout: Layout, axis: str) -> tuple[str, ...] | int | None:
 
 
 def _find_changed_axes(mesh: Mesh, source: Layout, target: Layout) -> list[str]:
-    """The axes that have to change, in mesh order."""
+    """The axes that need a move, in mesh order."""
     kept: set[str] = set()
     for ours, theirs in zip(source.dims, target.dims, strict=True):
         for one, other in zip(ours, theirs):
@@ -96,7 +96,7 @@ def _find_changed_axes(mesh: Mesh, source: Layout, target: Layout) -> list[str]:
     resting = {
         axis
         for axis in mesh.names
-        if _find_axis(source, axis) is None and _find_axis(target, axis) is None
+        if _role_of(source, axis) is None and _role_of(target, axis) is None
     }
     return [axis for axis in mesh.names if axis not in kept | resting]
 
@@ -110,21 +110,21 @@ def _find_kept_pending(ours: tuple[Pending, ...], theirs: tuple[Pending, ...]) -
         order.append(group & wanted)
         if not group <= wanted:
             break
-    # What stays pending must be due in the same order on both sides.
+    # Reductions that stay pending must be due in the same order on both sides.
     others = [group & kept for group in reversed(theirs) if group & kept]
     return kept if [group for group in order if group] == others else frozenset()
 
 
 def _is_ready(now: Layout, target: Layout, axis: str, dim: int) -> bool:
-    """Whether an axis that now comes into a dim would be in its right place for good."""
+    """Whether an axis that is added to a dim now would be at its final place."""
     place = target.dims[dim].index(axis)
     return now.dims[dim] == target.dims[dim][:place]
 
 
 def _ready_moves(mesh: Mesh, now: Layout, target: Layout, waiting: list[str]) -> Iterator[Move]:
-    """The moves that bring a waiting axis to its place, in mesh order; none if all must wait."""
+    """The possible moves of waiting axes to their targets, in mesh order. Empty if all wait."""
     for axis in waiting:
-        here, there = _find_axis(now, axis), _find_axis(target, axis)
+        here, there = _role_of(now, axis), _role_of(target, axis)
         arrives = isinstance(there, int) and there != here and _is_ready(now, target, axis, there)
         if isinstance(here, int):
             if now.dims[here][-1] != axis:
@@ -148,7 +148,7 @@ def _ready_moves(mesh: Mesh, now: Layout, target: Layout, waiting: list[str]) ->
 
 def _break_cycle(mesh: Mesh, now: Layout, waiting: list[str]) -> Move:
     for axis in reversed(waiting):
-        here = _find_axis(now, axis)
+        here = _role_of(now, axis)
         if isinstance(here, int) and now.dims[here][-1] == axis:
             return _move("all-gather", now, now, axis)
     first = next(
@@ -176,7 +176,7 @@ def _move(
 def order_pending(
     partial: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[str, str], ...]:
-    """Pending reductions in the order of those wanted; the others are due before them."""
+    """The pending reductions in the order of ``wanted``. Reductions not in it come first."""
     return tuple(
         sorted(partial, key=lambda pending: wanted.index(pending) if pending in wanted else -1)
     )

@@ -1,7 +1,7 @@
-"""What does each device see of a derived mesh? By index arithmetic on the axes of the world.
+"""What does each device observe of a derived mesh? The answer comes from index arithmetic.
 
-In the form in which frameworks answer, by position of the question's mesh: for mesh m its grid,
-with the coordinate as the offset, and as m/a the group along axis a.
+It has the form of a framework's answer. The grid of mesh m has the coordinate as its offset. The
+group along axis a is m/a. Shards are in the order of the question's mesh. No framework is asked.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from cases.arrays import pack
 from cases.mesh_derivation import DerivedMesh, are_equal, derive_all
 from cases.model import Question
 
-# Every subject's answer is compared with it.
+# The last question is cached, because the answers of all subjects are compared with it.
 _kept: deque[tuple[Question, tuple[Observed, ...]]] = deque(maxlen=1)
 
 
 def observe(question: Question) -> tuple[Observed, ...]:
-    """All that the mesh steps of a question make; an invalid step makes nothing."""
+    """The results of the mesh steps of a question. An invalid step has no result."""
     for kept, seen in _kept:
         if kept is question:
             return seen

@@ -1,9 +1,9 @@
-"""Which layout does an op give if nothing has to move? And what does another result imply?
+"""Which layout does an op propagate without communication, and what does another result imply?
 
-A rule is a statement about labels: every dim of an operand has one, as in an einsum. An axis that
-splits a label splits it in every operand that has it and in the result. If the label vanishes, a
-reduction is pending over that axis. Without a clear rule the result is None, and nothing is
-implied.
+A rule labels every dim of the operands and the result, as in an einsum. An axis that shards a label
+must shard it in every operand that has it, and shards it in the result. If the result lacks the
+label, it has a pending reduction over that axis. Without a clear rule, the answer is None. This
+module does not know what a framework does.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from cases.ops.op import NO_RULE, Label, Labels
 Shape = tuple[int, ...]
 Axes = tuple[str, ...]
 Pending = tuple[tuple[str, str], ...]
-# A layout to which an operand could be moved first: the cost, and how it is done.
+# A redistribution of an operand before the op: cost, target layout and redistribution plan.
 OperandMove = tuple[tuple[int, int], Layout, RedistributionPlan]
 
 
 def dim_labels(step: Step, shapes: tuple[Shape, ...]) -> Labels | None:
-    """The labels of a step's tensor operands and of its result; None if the op has no rule."""
+    """The labels of a step's tensor operands and of its result. None if the op has no rule."""
     rule = OPS[step.op].labels
     return None if rule is None else rule(shapes, step.params)
 
 
 def possible_reductions(op: Op, step: Step) -> tuple[str, ...]:
-    """The reductions that an op may be over the labels that vanish; empty if it is none."""
+    """The reductions that an op may leave pending over labels that its result lacks."""
     if op.reduces == "by reduction":
         return ("avg",) if step.params.get("reduction", "mean") == "mean" else ("sum",)
     return (op.reduces,) if isinstance(op.reduces, str) else op.reduces
 
 
 def passed_reductions(op: Op, step: Step) -> frozenset[str]:
-    """The pending reductions that an op passes on if all its arguments have them."""
+    """The pending reductions that an op passes through if its arguments have the same ones."""
     return op.linear if isinstance(op.linear, frozenset) else op.linear(step.params)
 
 
 def propagate(
     mesh: Mesh, step: Step, shapes: tuple[Shape, ...], layouts: tuple[Layout, ...]
 ) -> Layout | None:
-    """The layout of a step's result if every device works on the shards that it has.
+    """The layout of a step's result if every device computes with its local shards only.
 
-    ``shapes`` and ``layouts`` are those of the step's tensor operands, in order. None without a
-    clear rule: operands are split differently, or a reduction is not passed on. If several kinds of
-    reduction may be pending, the first that the op names.
+    ``shapes`` and ``layouts``: those of the step's tensor operands, in order. None without a clear
+    rule: if operands are sharded differently, or the op does not pass a pending reduction through.
+    If several kinds of reduction are possible, the first that the op names is pending.
     """
     return next(possible_layouts(mesh, step, shapes, layouts), None)
 
@@ -61,7 +61,7 @@ def propagate(
 def possible_layouts(
     mesh: Mesh, step: Step, shapes: tuple[Shape, ...], layouts: tuple[Layout, ...]
 ) -> Iterator[Layout]:
-    """As `propagate`: one layout for every reduction that may be pending."""
+    """The layouts of `propagate`, one for each possible pending reduction."""
     named = dim_labels(step, shapes)
     if named is None:
         return
@@ -102,9 +102,9 @@ def possible_layouts(
             )
         )
         if at is not None and set(layouts[at].partial) != set(partial):
-            continue  # what is added is added once
+            continue  # an added operand must have the same pending reductions
         kinds = {"sum" if kind == "avg" else kind for _, kind in partial}
-        if len(kinds) <= 1:  # else which is due first is the framework's to say
+        if len(kinds) <= 1:  # the framework chooses the order of different reductions
             yield Layout(tuple(dims), partial)
 
 
@@ -113,10 +113,10 @@ def _label_names(label: Label) -> tuple[str, ...]:
 
 
 def split_label(mesh: Mesh, label: Label, axes: Axes) -> tuple[tuple[str, Axes], ...] | None:
-    """The part of a dim that each of its axes splits; None if it is a part that cannot be split.
+    """The axes that shard each part of a merged dim. None if a part must not be sharded.
 
-    Axes split the major part until nothing is left of it, then the next. If an axis does not divide
-    a part, its chunks must end where those of the whole dim do, and no axis may follow.
+    Axes shard the major part until its size is 1, then the next part. If an axis does not divide a
+    part, the chunks of the part must end where those of the dim end, and no axis may follow.
     """
     if isinstance(label, str):
         return None if axes and label in ("", NO_RULE) else ((label, axes),)
@@ -140,14 +140,14 @@ def split_label(mesh: Mesh, label: Label, axes: Axes) -> tuple[tuple[str, Axes],
 
 
 def _operand_position(step: Step, arg: int | None) -> int | None:
-    """The number of an argument among the tensor operands; None if it is not one of them."""
+    """The index of an argument among the tensor operands. None if it is not a tensor."""
     if arg is None or arg >= len(step.args) or not isinstance(step.args[arg], str):
         return None
     return sum(isinstance(one, str) for one in step.args[:arg])
 
 
 def _pass_pending(op: Op, step: Step, layouts: dict[int, Layout]) -> Pending | None:
-    """The operands' pending reductions, if the op may be done before them."""
+    """The pending reductions that the result inherits. None if the op must not precede them."""
     owing = [index for index, layout in layouts.items() if layout.partial]
     if not owing:
         return ()
@@ -167,7 +167,7 @@ def _pass_pending(op: Op, step: Step, layouts: dict[int, Layout]) -> Pending | N
     ):
         return pending
     tensors = [place for place, arg in enumerate(step.args) if isinstance(arg, str)]
-    # For sums over different axes each device has one addend of each factor.
+    # If factors have pending sums over different axes, each device has one addend of each factor.
     if all(
         tensors[index] in op.each
         and {what for _, what in layouts[index].partial} <= op.singly
@@ -186,15 +186,15 @@ def _pass_pending(op: Op, step: Step, layouts: dict[int, Layout]) -> Pending | N
 def _can_combine(
     mesh: Mesh, reduces: str, shapes: tuple[Shape, ...], layouts: tuple[Layout, ...]
 ) -> bool:
-    """Whether local reductions may be combined: equal shards for a mean, none empty for max."""
+    """Whether local reductions combine: a mean needs equal shards, max and min no empty shard."""
     if reduces == "avg":
         return all(map(is_even, itertools.repeat(mesh), layouts, shapes))
     if reduces in ("max", "min"):
         return all(
             stop > start
             for layout, shape in zip(layouts, shapes, strict=True)
-            for held in index_ranges(mesh, layout, shape)
-            for start, stop in held
+            for ranges in index_ranges(mesh, layout, shape)
+            for start, stop in ranges
         )
     return True
 
@@ -203,9 +203,9 @@ def _can_combine(
 def _operand_moves(
     mesh: Mesh, source: Layout, shape: Shape, itemsize: int, ops: tuple[str, ...]
 ) -> tuple[OperandMove, ...]:
-    """Every layout to which an operand could be moved first, cheapest first, with the move.
+    """Every redistribution of an operand before the op, the cheapest first.
 
-    Its pending reductions may stay, and those in ``ops`` may be added.
+    The target may keep any pending reductions of the operand, and may have those in ``ops``.
     """
     pending = canonical(mesh, source).partial
     wanted = dict.fromkeys(all_layouts(mesh, len(shape), ops))
@@ -225,10 +225,10 @@ def _operand_moves(
 def _cheaper_move(
     mesh: Mesh, source: Layout, target: Layout, shape: Shape, itemsize: int
 ) -> tuple[tuple[int, int], RedistributionPlan]:
-    """The cost of moving a tensor between two layouts around an op, and how it is done.
+    """The cost and the redistribution plan to move an operand or a result to another layout.
 
-    By the placement algebra, or with its moves in another order if that takes fewer bytes: a device
-    that works on a slice need not gather it before.
+    It is the implied plan, or the same moves in another order if that needs fewer bytes. For
+    example, a slice before a gather makes the gather cheaper.
     """
     plan = implied_plan(mesh, source, target, shape)
     if len(plan) > 1:
@@ -252,12 +252,11 @@ def implied_by_op(
     result: tuple[Shape, Layout],
     itemsizes: tuple[int, ...],
 ) -> tuple[tuple[RedistributionPlan, Shape, int], ...] | None:
-    """What a step implies, given the layout that its result was reported to have.
+    """The redistribution plans that a step implies, if its result was reported with a layout.
 
-    The cheapest moves of the operands, and of what the rule then gives, that end in that layout: a
-    reduction that is paid at once is paid on the result. Plans come with the shape and item size of
-    the tensor that they move: the operands in order, then the result. None if the rule gives
-    nothing for any layout of the operands, or has nothing on operands like these.
+    They are the cheapest way to redistribute the operands, propagate, and redistribute the result
+    to that layout. Each plan has the shape and item size of its tensor: the operands in order, then
+    the result. None if the rule gives no layout, or does not apply to operands with these layouts.
 
     ``itemsizes``: bytes per element of the operands in order, then of the result.
     """
@@ -269,13 +268,12 @@ def implied_by_op(
     choices = []
     at = _operand_position(step, op.addend)
     owed = {what for layout in layouts for _, what in layout.partial}
-    for index, (layout, own, size) in enumerate(zip(layouts, shapes, itemsizes)):
-        # If an op passes on a reduction that all operands must have, an operand without it may get
-        # it.
+    for index, (layout, operand_shape, size) in enumerate(zip(layouts, shapes, itemsizes)):
+        # If an op passes on a reduction that all operands have, others may be moved to have it.
         ops = owed & passed_reductions(op, step) if len(layouts) > 1 else set()
         if index == at:
             ops = owed | set(possible_reductions(op, step))
-        ways = _operand_moves(mesh, layout, own, size, tuple(sorted(ops)))
+        ways = _operand_moves(mesh, layout, operand_shape, size, tuple(sorted(ops)))
         choices.append([way for way in ways if _can_split(mesh, named[0][index], way[1])])
     tensors = step.operands
     for price, ways in _by_price(tensors, choices):
@@ -288,17 +286,17 @@ def implied_by_op(
                 more, last = _cheaper_move(mesh, made, reported, shape, itemsizes[-1])
             total = price[0] + more[0], price[1] + more[1]
             if best is None or total < best[0]:
-                once = _find_first_moves(tensors, ways)
+                is_first = _find_first_moves(tensors, ways)
                 plans = [
-                    (way[2] if first else (), own, size)
-                    for way, own, size, first in zip(ways, shapes, itemsizes, once)
+                    (way[2] if first else (), operand_shape, size)
+                    for way, operand_shape, size, first in zip(ways, shapes, itemsizes, is_first)
                 ]
                 best = total, (*plans, (last, shape, itemsizes[-1]))
     return None if best is None else best[1]
 
 
 def _has_rule(mesh: Mesh, op: Op, named: Labels, layouts: tuple[Layout, ...]) -> bool:
-    """Whether a rule says what operands in these layouts imply."""
+    """Whether the rule of an op applies to operands with these layouts."""
     for names, layout in zip(named[0], (canonical(mesh, one) for one in layouts), strict=True):
         if any(what in op.unclear for _, what in layout.partial):
             return False
@@ -309,13 +307,13 @@ def _has_rule(mesh: Mesh, op: Op, named: Labels, layouts: tuple[Layout, ...]) ->
 
 
 def _can_split(mesh: Mesh, names: tuple[Label, ...], layout: Layout) -> bool:
-    """Whether an operand may be split like this at all."""
+    """Whether an operand with these labels may have a layout."""
     dims = zip(names, canonical(mesh, layout).dims, strict=True)
     return all(split_label(mesh, label, axes) is not None for label, axes in dims)
 
 
 def _find_first_moves(tensors: Axes, ways: tuple[OperandMove, ...]) -> tuple[bool, ...]:
-    """Which operands are moved: one that is given twice and wanted in one layout is moved once."""
+    """Whether each operand needs a move. A repeated operand moves only once to the same layout."""
     if len(set(tensors)) == len(tensors):
         return (True,) * len(tensors)
     wanted = [(name, way[1]) for name, way in zip(tensors, ways, strict=True)]
@@ -325,7 +323,7 @@ def _find_first_moves(tensors: Axes, ways: tuple[OperandMove, ...]) -> tuple[boo
 def _by_price(
     tensors: Axes, choices: list[list[OperandMove]]
 ) -> list[tuple[tuple[int, int], tuple[OperandMove, ...]]]:
-    """All combinations of one way per operand, with their costs, cheapest first."""
+    """All combinations of one move per operand with their total cost, the cheapest first."""
     combos = []
     for ways in itertools.product(*choices):
         prices = [way[0] for way, first in zip(ways, _find_first_moves(tensors, ways)) if first]

@@ -1,8 +1,8 @@
-"""What is right about a recipe? Its values by NumPy, and some elements of every gradient.
+"""Which values and which gradient elements of a recipe are right? NumPy computes them.
 
-Differences for every element of every parameter would take minutes, for models that frameworks
-differentiate in milliseconds. So a few elements of each are compared with differences. The judge
-compares all elements with the frameworks' own unsharded steps.
+Finite differences for every element of every parameter would take minutes. This module samples a
+few elements of each gradient. The judgement compares all elements with the framework's unsharded
+step.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from cases.recipes.layouts import observed_names
 from cases.recipes.meaning import chosen_experts, forward, loss
 from cases.recipes.parameter_values import all_arrays
 
-# The number of elements of each tensor whose slope is taken.
+# The number of elements per tensor whose slope is computed.
 SAMPLED_ELEMENTS = 6
 
 Slopes = dict[str, dict[tuple[int, ...], float]]
 
 
 def forward_values(question: Question) -> dict[str, NDArray[Any]]:
-    """Parameters, inputs, ``out`` and ``loss`` of a question's recipe, unsharded."""
+    """The unsharded parameters, inputs, ``out`` and ``loss`` of a question's recipe."""
     return dict(_values(*_key(question)))
 
 
 def sample_gradients(question: Question) -> Slopes:
-    """For each tensor with a gradient: slopes of the loss by `SAMPLED_ELEMENTS` of its elements."""
+    """The slopes of the loss by `SAMPLED_ELEMENTS` elements of each tensor with a gradient."""
     model, sizes, dtype = _key(question)
     return {
         f"grad/{name}": _slopes(model, sizes, dtype, name)
@@ -43,7 +43,7 @@ def sample_gradients(question: Question) -> Slopes:
 
 
 def tokens_at_busiest_expert(question: Question) -> int | None:
-    """Tokens at the experts of the device that gets most of them; None without data or experts."""
+    """The tokens of the device whose experts get the most. None without data or experts."""
     row, sizes = recipe_of(question), sizes_of(question)
     if not row.expert or question.mode == "dry run":
         return None
@@ -53,7 +53,7 @@ def tokens_at_busiest_expert(question: Question) -> int | None:
 
 
 def full_gradients(question: Question) -> dict[str, NDArray[Any]]:
-    """As `sample_gradients`, for every element; takes seconds for the smallest models."""
+    """The gradients of `sample_gradients` for all elements. Small models take seconds."""
     model, sizes, dtype = _key(question)
     found = {}
     for name in sample_gradients(question):
@@ -80,7 +80,7 @@ def _slopes(
     model: str, sizes: tuple[tuple[str, int], ...], dtype: str, name: str
 ) -> dict[tuple[int, ...], float]:
     moved, at = _loss_by(model, dict(sizes), dtype, name)
-    # Spread over the tensor, with its first and last element.
+    # The elements are spread over the tensor and include the first and the last.
     flat = sorted({round(place) for place in np.linspace(0, at.size - 1, SAMPLED_ELEMENTS)})
     indices = [tuple(int(i) for i in np.unravel_index(place, at.shape)) for place in flat]
     return {index: slope_at(moved, at, index) for index in indices}

@@ -1,8 +1,8 @@
-"""What is a redistribution plan? Moves between layouts, their costs, their effect on shards.
+"""What is a redistribution plan? A sequence of moves between layouts, with costs and execution.
 
-A move is a collective over some mesh axes or a free local step. Costs come from kind and sizes,
-never from a clock. Execution is NumPy on one array per mesh position, and looks only at the members
-of the move's own groups.
+A move is a collective over mesh axes or a free local step. Costs follow from kinds and sizes. They
+are not measured. Execution uses NumPy on one array per mesh position. It reads only the members of
+a move's groups.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ Shards = list[NDArray[Any]]
 
 
 class Move(msgspec.Struct, frozen=True):
-    """One step of a plan: its kind, the mesh axes that it runs over, and the layouts around it.
+    """One move of a redistribution plan over the mesh axes ``axes``.
 
-    all-gather takes ``axes``, the innermost of one dim, off that dim; all-to-all moves them to the
-    innermost place of another dim; all-reduce pays pending reductions; reduce-scatter pays them and
-    splits a dim; collective-permute passes whole shards on; local is what a device can do with what
-    it has: slice it, or make it an addend.
+    An all-gather removes the innermost axes of one dim. An all-to-all moves them to the innermost
+    place of another dim. An all-reduce performs pending reductions. A reduce-scatter performs them
+    and shards a dim. A collective-permute sends whole shards. A local move slices the shard of each
+    device, or makes it an addend.
     """
 
     kind: MoveKind
@@ -55,16 +55,16 @@ RedistributionPlan = tuple[Move, ...]
 
 
 def communicating_moves(plan: RedistributionPlan) -> RedistributionPlan:
-    """The moves that communicate."""
+    """The moves of a redistribution plan that communicate."""
     return tuple(move for move in plan if move.kind != "local")
 
 
 def cost(mesh: Mesh, move: Move, shape: tuple[int, ...]) -> int:
-    """Elements that the busiest device receives, times the number of devices.
+    """The elements that the busiest device receives, times the number of devices.
 
-    The factor keeps the division by the group size whole. With b elements in the local operand
-    and g devices in a group: all-gather (g-1)*b, all-to-all and reduce-scatter b*(g-1)/g,
-    all-reduce 2*b*(g-1)/g, permute b. Uneven shards count with their actual sizes.
+    The factor makes the division by the group size exact. With b elements in the local operand and
+    g devices in a group: all-gather (g-1)*b, all-to-all and reduce-scatter b*(g-1)/g, all-reduce
+    2*b*(g-1)/g, permute b. Uneven shards count with their actual sizes.
     """
     if move.kind == "local":
         return 0
@@ -92,19 +92,19 @@ def cost(mesh: Mesh, move: Move, shape: tuple[int, ...]) -> int:
 
 @lru_cache(maxsize=1024)
 def _ranges_array(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """`ranges` as numbers: [position, dim, start and stop]."""
-    held = np.array(index_ranges(mesh, layout, shape), np.int64)
-    return held.reshape(mesh.size, len(shape), 2)
+    """The `index_ranges` as an array: [position, dim, start and stop]."""
+    ranges = np.array(index_ranges(mesh, layout, shape), np.int64)
+    return ranges.reshape(mesh.size, len(shape), 2)
 
 
 def _even_cost(mesh: Mesh, move: Move, shape: tuple[int, ...], g: int) -> int:
-    """As `cost`, where all shards have one size, so that one speaks for all."""
+    """The `cost` of a move between layouts with equal shards."""
     b, a = (math.prod(largest_shard(mesh, one, shape)) for one in (move.before, move.after))
     match move.kind:
         case "all-gather":
             return (a - b) * mesh.size
         case "all-to-all":
-            # Of every member, its own share stays.
+            # Every member keeps its own share.
             return (a - b // g) * mesh.size
         case "reduce-scatter":
             return a * (g - 1) * mesh.size
@@ -117,14 +117,14 @@ def _even_cost(mesh: Mesh, move: Move, shape: tuple[int, ...], g: int) -> int:
 def plan_bytes(
     mesh: Mesh, plan: RedistributionPlan, shape: tuple[int, ...], itemsize: int
 ) -> Fraction:
-    """Bytes that the busiest device receives over the whole plan."""
+    """The bytes that the busiest device receives in a redistribution plan."""
     return Fraction(sum(cost(mesh, move, shape) for move in plan) * itemsize, mesh.size)
 
 
 def as_collectives(
     mesh: Mesh, plan: RedistributionPlan, shape: tuple[int, ...], itemsize: int
 ) -> tuple[Collective, ...]:
-    """The plan's collectives in the form of an answer."""
+    """The collectives of a redistribution plan in the form of an answer."""
     return tuple(
         Collective(
             kind,
@@ -141,17 +141,17 @@ def as_collectives(
 def device_contents(
     mesh: Mesh, layout: Layout, shape: tuple[int, ...]
 ) -> tuple[tuple[Any, ...], ...]:
-    """What each mesh position holds: index ranges, and which addend of each pending reduction.
+    """The contents of each mesh position: index ranges, and the index of its addends.
 
-    Two positions with equal contents hold equal arrays. Pending reductions are counted by kind, in
-    the order due, so that it does not matter over which axis an addend is one.
+    Two positions with equal contents hold equal arrays. Pending reductions are merged by kind, in
+    the order due, so the axis of an addend does not matter.
     """
     orders = [
         (op, tuple(axis for axis in mesh.names if (axis, op) in group))
         for group in reduction_order(layout.partial)
         for op in sorted({op for _, op in group})
     ]
-    held = []
+    contents = []
     for where, local in zip(coordinates(mesh), index_ranges(mesh, layout, shape), strict=True):
         addend = []
         for op, axes in orders:
@@ -159,17 +159,17 @@ def device_contents(
             for axis in axes:
                 index = index * mesh[axis] + where[axis]
             addend.append((op, math.prod(mesh[axis] for axis in axes), index))
-        held.append((local, tuple(addend)))
-    return tuple(held)
+        contents.append((local, tuple(addend)))
+    return tuple(contents)
 
 
 def permute_sources(mesh: Mesh, move: Move, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """For a permute: the mesh position from which each position's shard comes.
+    """The mesh position from which each position receives its shard in a permute.
 
-    As many as possible stay where they are; each position sends to exactly one.
+    As many shards as possible stay in place. Each position sends to exactly one.
 
     Raises:
-        ValueError: the layouts do not hold the same shards equally often.
+        ValueError: the two layouts do not have the same shards equally often.
     """
     befores, afters = (
         device_contents(mesh, move.before, shape),
@@ -189,19 +189,19 @@ _COMBINE = {"max": np.maximum, "min": np.minimum, "product": np.multiply}
 
 
 def reduce_addends(addends: Sequence[NDArray[Any]], op: str) -> NDArray[Any]:
-    """The reduction of equally shaped addends, summed in 64 bits and rounded once.
+    """The reduction of addends with equal shapes. A sum has 64 bits and is rounded once.
 
     Raises:
-        ValueError: an average of integers, which is no integer.
+        ValueError: an average of integers is not an integer.
     """
     if op in ("sum", "avg"):
         dtype = addends[0].dtype
-        # For NumPy, bfloat16 is of a kind of its own.
-        whole, complex_ = dtype.kind in "biu", dtype.kind == "c"
-        wide = dtype if whole else np.complex128 if complex_ else np.float64
+        # In NumPy, bfloat16 has its own dtype kind.
+        integral, complex_ = dtype.kind in "biu", dtype.kind == "c"
+        wide = dtype if integral else np.complex128 if complex_ else np.float64
         total = np.sum(np.stack([one.astype(wide) for one in addends]), axis=0, dtype=wide)
         if op == "avg":
-            if whole:
+            if integral:
                 raise ValueError("the average of integers is no integer")
             total = total / len(addends)
         return np.asarray(total).astype(dtype)
@@ -211,14 +211,14 @@ def reduce_addends(addends: Sequence[NDArray[Any]], op: str) -> NDArray[Any]:
 def execute_plan(
     mesh: Mesh, plan: RedistributionPlan, shards: Shards, shape: tuple[int, ...]
 ) -> Shards:
-    """The shards after every move of the plan; ``shards`` holds one array per mesh position."""
+    """The shards after all moves of a plan. ``shards`` has one array per mesh position."""
     for move in plan:
         shards = _DO[move.kind](mesh, move, shards, shape)
     return shards
 
 
 def _find_freed_dim(move: Move) -> tuple[int, tuple[str, ...]]:
-    """The dim that a gather or all-to-all frees, and the axes that leave it, in their order."""
+    """The dim that an all-gather or all-to-all unshards, and the removed axes in order."""
     for dim, (before, after) in enumerate(zip(move.before.dims, move.after.dims, strict=True)):
         if len(after) < len(before):
             return dim, before[len(after) :]
@@ -226,12 +226,12 @@ def _find_freed_dim(move: Move) -> tuple[int, tuple[str, ...]]:
 
 
 def _slice_shard(
-    array: NDArray[Any], held: Ranges, wanted: Ranges, dims: Sequence[int]
+    array: NDArray[Any], ranges: Ranges, wanted: Ranges, dims: Sequence[int]
 ) -> NDArray[Any]:
-    """The part of a shard with the ranges ``held`` that lies in ``wanted`` along some dims."""
+    """The part of a shard with the index ranges ``ranges`` that is in ``wanted`` along ``dims``."""
     index = [slice(None)] * array.ndim
     for dim in dims:
-        index[dim] = slice(wanted[dim][0] - held[dim][0], wanted[dim][1] - held[dim][0])
+        index[dim] = slice(wanted[dim][0] - ranges[dim][0], wanted[dim][1] - ranges[dim][0])
     return array[tuple(index)]
 
 
@@ -269,14 +269,14 @@ def _local(mesh: Mesh, move: Move, shards: Shards, shape: tuple[int, ...]) -> Sh
     new = []
     for p, where in enumerate(coordinates(mesh)):
         if any(axis in split for axis, _ in owed):
-            # A shard is an addend of the whole: itself, and zero elsewhere.
+            # A shard becomes an addend: the global tensor with zeros outside the shard.
             addend = np.zeros(local_shape(afters[p]), shards[p].dtype)
             _slice_shard(addend, afters[p], befores[p], range(len(shape)))[...] = shards[p]
             new.append(addend)
             continue
         shard = _slice_shard(shards[p], befores[p], afters[p], range(len(shape)))
         for axis, op in owed:
-            # One addend is the value and the others neutral; avg, max and min take it everywhere.
+            # For sum and product, other addends are neutral. For avg, max and min, all are equal.
             if op in ("sum", "product") and where[axis]:
                 shard = np.full_like(shard, op == "product" and _is_first_addend(move, where, axis))
         new.append(shard)
@@ -286,7 +286,7 @@ def _local(mesh: Mesh, move: Move, shards: Shards, shape: tuple[int, ...]) -> Sh
 def _is_first_addend(move: Move, where: dict[str, int], axis: str) -> bool:
     """Whether a position is first along every axis of a sum that is due before ``axis``'s product.
 
-    There alone stands its neutral 1: ones on all of them would add up.
+    Only there the neutral addend of the product is 1, because the ones would be summed.
     """
     order = [name for name, _ in move.after.partial]
     sums = [name for name, op in move.after.partial if op == "sum"]

@@ -1,8 +1,7 @@
-"""What does DTensor do with a question? Asked in real processes over gloo, one for each device.
+"""How does DTensor answer a question? One gloo process per device evaluates it.
 
-Keeps a world of ranks for each number of devices between questions, and replaces it after anything
-that may have harmed it. Dry runs are made in one child without a world. Does not know what is
-right.
+The adapter keeps one world of ranks for each number of devices. It replaces a world that may be
+damaged. Dry runs run in one forked process. This module does not know which answers are right.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ from cases.model import Question
 
 
 def connect(devices: int) -> TorchAdapter:
-    """The adapter, for questions on up to ``devices`` devices. Starts no process yet."""
-    # Ranks are processes of one machine. Without this, gloo asks the name service for an interface.
+    """The adapter for questions on up to ``devices`` devices. It does not start a process yet."""
+    # All ranks are on this machine. Without this, gloo looks up the host name for an interface.
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    # Ranks are the parallelism. They are forked, and threads of a pool would not survive that.
+    # The ranks provide the parallelism. They are forked, and thread pools do not survive a fork.
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
-    # What exists now stays for good: ranks share its memory as long as no process writes to it.
+    # Frozen objects are never collected, so the ranks keep sharing their memory.
     gc.collect()
     gc.freeze()
     return TorchAdapter(devices)
@@ -58,10 +57,10 @@ class TorchAdapter:
         self._worlds: dict[int, World] = {}
         self._serve = functools.partial(rank.serve, recorder=Recorder())
         hello = self.hello()
-        self._plans = ForkedAdapter(hello, lambda: DryRunAdapter(hello))
+        self._dry_runs = ForkedAdapter(hello, lambda: DryRunAdapter(hello))
 
     def hello(self) -> Hello:
-        """Which torch this is."""
+        """The release of torch and its facts."""
         facts = ("gloo", f"{self._devices} ranks")
         return Hello(
             VERSION,
@@ -75,9 +74,9 @@ class TorchAdapter:
         )
 
     def observe(self, question: Question, subject: str, seconds: float) -> Answer:
-        """DTensor's answer, about when ``seconds`` are over at the latest."""
+        """The answer of DTensor. This takes at most about ``seconds`` seconds."""
         if question.mode == "dry run":
-            return self._plans.observe(question, subject, seconds)
+            return self._dry_runs.observe(question, subject, seconds)
         deadline = time.monotonic() + seconds
         try:
             lines = make_task(question)
@@ -86,39 +85,38 @@ class TorchAdapter:
                 raise CannotAnswer(f"{size} devices, of {self._devices}")
         except CannotAnswer as error:
             return Answer(question.id, subject, Unsupported(error.why, error.place))
-        # The next user of a connection would read what shards of unexpected sizes leave unread in
-        # it.
+        # Irregular shards can leave unread bytes in a connection, which the next task would read.
         irregular = any(given.irregular for given in question.inputs)
         fresh = question.fresh or bool(question.mesh_steps) or irregular
-        world = World(size, self._serve) if fresh else self._kept(size)
-        asking = _Asking(world, lines, deadline)
+        world = World(size, self._serve) if fresh else self._get_world(size)
+        exchange = _Exchange(world, lines, deadline)
         try:
-            asking.run()
+            exchange.run()
         except WorldFailure as fault:
-            asking.end, asking.seen, asking.whole = fault.end, (), False
+            exchange.end, exchange.seen, exchange.reusable = fault.end, (), False
         finally:
             if fresh:
                 world.close()
-            elif not asking.whole:
+            elif not exchange.reusable:
                 self._worlds.pop(size).close()
         return Answer(
             question.id,
             subject,
-            asking.end,
-            asking.seen,
-            asking.program,
-            complaints=tuple(asking.complaints),
-            apart=tuple(asking.apart),
+            exchange.end,
+            exchange.seen,
+            exchange.program,
+            complaints=tuple(exchange.complaints),
+            apart=tuple(exchange.apart),
         )
 
     def close(self) -> None:
         """End every rank."""
-        self._plans.close()
+        self._dry_runs.close()
         for world in self._worlds.values():
             world.close()
         self._worlds.clear()
 
-    def _kept(self, size: int) -> World:
+    def _get_world(self, size: int) -> World:
         world = self._worlds.get(size)
         if world is None or not world.usable():
             if world is not None:
@@ -127,11 +125,11 @@ class TorchAdapter:
         return world
 
 
-class _Asking:
-    """One task, asked of a world, from the first message to the end.
+class _Exchange:
+    """The exchange with a world about one task.
 
-    ``whole``: whether the world can be used again. It starts False, so that an exception of our own
-    ends the world too.
+    ``reusable``: whether the world can take another task. It starts as False, so that an exception
+    in this suite also discards the world.
     """
 
     def __init__(self, world: World, lines: Task, deadline: float):
@@ -144,35 +142,35 @@ class _Asking:
         self.program: tuple[Collective, ...] | None = None
         self.complaints: list[str] = []
         self.apart: list[str] = []
-        self.whole = False
+        self.reusable = False
         self._clean = True
 
     def run(self) -> None:
-        """Hear what every rank has to say.
+        """Send the task and receive the reports of all ranks.
 
         Raises:
             WorldFailure: a rank died, or was silent for too long.
         """
-        said = self._world.ask(self._task, self._deadline)
+        messages = self._world.ask(self._task, self._deadline)
         reports: dict[int, Report] = {}
         while True:
-            raised = {r: one for r, one in sorted(said.items()) if isinstance(one, Raised)}
-            reports |= {r: one for r, one in said.items() if isinstance(one, Report)}
+            raised = {r: one for r, one in sorted(messages.items()) if isinstance(one, Raised)}
+            reports |= {r: one for r, one in messages.items() if isinstance(one, Report)}
             if not raised:
                 break
-            self._note(raised)
+            self._note_errors(raised)
             finished = [r for r in sorted(reports) if r in self._members]
             if finished or not merge_ranks.raised_in_step(list(raised.values())):
                 self.apart += [f"rank {r} finished" for r in finished]
                 return
-            # All are at a place where no rank waits for another, so they can go on together.
+            # No rank waits for another, so all can continue together.
             self._world.send(Continue(), raised, self._deadline)
-            said = self._world.hear(raised, self._deadline)
+            messages = self._world.hear(raised, self._deadline)
         self._finish(dict(sorted(reports.items())))
 
-    def _note(self, raised: dict[int, Raised]) -> None:
+    def _note_errors(self, raised: dict[int, Raised]) -> None:
         first = raised[min(raised)]
-        # It may have been raised in the middle of a collective.
+        # A rank may have raised halfway through a collective.
         self._clean = self._clean and not any(one.halfway for one in raised.values())
         self.apart += merge_ranks.format_error_differences(raised)
         if not isinstance(self.end, Done):
@@ -186,12 +184,12 @@ class _Asking:
         fulls = {}
         if names := merge_ranks.find_differing_full_tensors(reports):
             self._world.send(SendFullTensors(names), self._members, self._deadline)
-            said = self._world.hear(self._members, self._deadline)
-            fulls = {r: one.arrays for r, one in said.items() if isinstance(one, FullTensors)}
+            messages = self._world.hear(self._members, self._deadline)
+            fulls = {r: one.arrays for r, one in messages.items() if isinstance(one, FullTensors)}
         homes = {home.name: home.mesh for home in self._task.homes}
         self.seen = merge_ranks.merge_observations(self._task.mesh, reports, fulls, homes)
         self.program = merge_ranks.merge_program_collectives(reports)
         self.complaints += merge_ranks.format_program_differences(reports)
         for number, report in reports.items():
             self.complaints += [f"rank {number}: {one}" for one in report.complaints]
-        self.whole = self._clean
+        self.reusable = self._clean

@@ -1,6 +1,6 @@
-"""Which torch ops are collectives, of which kind, and where are their operands?
+"""Which torch ops are collectives, and which arguments are the operand and the group?
 
-One table for everything that counts collectives. Counts nothing itself.
+Both recorders use this table. This module does not count collectives.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import torch.distributed as dist
 from adapters.torch_dtensor.compat import process_group_name
 from cases.model import CollectiveKind
 
-# Op -> kind, place of the operand among the arguments, place of the group.
-# The operand of a scatter is what each rank receives; a list of tensors counts as one operand.
+# Op -> kind, index of the operand argument, index of the group argument.
+# The operand of a scatter is what each rank receives. A list of tensors counts as one operand.
 KINDS: dict[str, tuple[CollectiveKind, int, int]] = {
     "_c10d_functional::all_gather_into_tensor": ("all-gather", 0, 2),
     "_c10d_functional::all_gather_into_tensor_coalesced": ("all-gather", 0, 2),
@@ -31,7 +31,7 @@ KINDS: dict[str, tuple[CollectiveKind, int, int]] = {
     "_c10d_functional::reduce_scatter_tensor_coalesced": ("reduce-scatter", 0, 3),
     "_c10d_functional::reduce_scatter_tensor_out": ("reduce-scatter", 0, 3),
     "_dtensor::shard_dim_alltoall": ("all-to-all", 0, 3),
-    # Up to 2.3 these are the functional collectives, which name a group by its ranks.
+    # Until torch 2.3, functional collectives were these ops, which name a group by its ranks.
     "c10d_functional::all_gather_into_tensor": ("all-gather", 0, 2),
     "c10d_functional::all_gather_into_tensor_coalesced": ("all-gather", 0, 2),
     "c10d_functional::all_reduce": ("all-reduce", 0, 3),
@@ -57,8 +57,8 @@ KINDS: dict[str, tuple[CollectiveKind, int, int]] = {
     "c10d::scatter_": ("scatter", 0, 2),
     "c10d::send": ("collective-permute", 0, 1),
 }
-# Ops of the same namespaces that move no data, or that are the other half of an op above. The
-# autograd forms consist of the plain ones, which the mode sees.
+# Ops of the same namespaces that move no data, or receive what an op above sends. The autograd ops
+# call the plain ops, which the recorders see.
 NOT_COUNTED = {
     "_c10d_functional::_wrap_tensor_autograd", "_c10d_functional::irecv",
     "_c10d_functional::wait_tensor", "_c10d_functional_autograd::all_gather_into_tensor",
@@ -74,7 +74,7 @@ _RANKS = "ranks "
 
 
 def group_name(group: Any) -> str:
-    """The name of a group as an op gets it: a name, the group, boxed or not, or its ranks."""
+    """The name of a group argument: a string, a list of ranks, or a (boxed) process group."""
     if isinstance(group, str):
         return group
     if isinstance(group, list):
@@ -85,14 +85,14 @@ def group_name(group: Any) -> str:
 
 
 def parse_ranks(name: str) -> list[int] | None:
-    """The ranks that a name from `group_name` lists, None if it lists none."""
+    """The ranks that a name from `group_name` lists. None if it lists none."""
     if not name.startswith(_RANKS):
         return None
     return [int(rank) for rank in name.removeprefix(_RANKS).split(",")]
 
 
 def nbytes(operand: Any) -> int:
-    """Bytes of a tensor, or of all tensors of a list."""
+    """The bytes of a tensor or of a list of tensors."""
     if isinstance(operand, torch.Tensor):
         return operand.nbytes
     return sum(map(nbytes, operand))

@@ -1,7 +1,7 @@
-"""How does the adapter call a torch of any release as it would the newest? Names, as objects.
+"""How does the adapter call any release of torch like the newest one?
 
-The one place where releases are told apart, by the table in `names`. Every other module takes
-from here what has moved. To use what a release lacks raises `CannotAnswer`.
+Only this module distinguishes releases, with the table in `names`. Other modules import from here
+the names that have moved. A name that a release lacks raises `CannotAnswer` when it is used.
 """
 
 from __future__ import annotations
@@ -21,40 +21,44 @@ from adapters.unsupported import CannotAnswer
 RELEASE = str(torch.__version__)
 
 
+class Missing(Exception):
+    """This release lacks a name. The text says which releases have it."""
+
+
 class MissingPlaceholder:
-    """Stands for a name that this release lacks: to use it raises `CannotAnswer`."""
+    """A placeholder for a name that this release lacks. Any use raises `CannotAnswer`."""
 
     def __init__(self, sentence: str):
         self._sentence = sentence
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """It cannot be called."""
-        raise CannotAnswer(self._sentence)
+        """Raise `CannotAnswer`."""
+        raise Missing(self._sentence)
 
     def __getattr__(self, name: str) -> Any:
-        """It has nothing."""
-        raise CannotAnswer(self._sentence)
+        """Raise `CannotAnswer` for every attribute."""
+        raise Missing(self._sentence)
 
     def __instancecheck__(self, instance: object) -> bool:
-        """Nothing is of a class that is not there."""
+        """Return False, because no object is of a missing class."""
         return False
 
 
 def format_missing(wanted: str) -> str:
-    """A sentence that this release has no ``wanted``, and since when there is one."""
+    """The sentence that this release lacks ``wanted``, and which release introduced it."""
     if wanted in NAMES:
         return format_missing_name(NAMES, wanted, "torch", RELEASE)
     return f"torch {RELEASE.partition('+')[0]} has no {wanted}"
 
 
 def find_name(wanted: str) -> Any:
-    """What the table calls ``wanted``; a `MissingPlaceholder` if this release lacks it."""
+    """The object that the table calls ``wanted``, or a `MissingPlaceholder`."""
     where = find_location(NAMES, wanted, RELEASE)
     if where is None:
         return MissingPlaceholder(format_missing(wanted))
     try:
         return import_path(where.path)
-    # A release that is newer than the table.
+    # The release is newer than the table.
     except (ImportError, AttributeError):
         return MissingPlaceholder(f"{format_missing(wanted)} at {where.path}, where it was before")
 
@@ -115,17 +119,17 @@ def has(wanted: str) -> bool:
 
 
 def require(wanted: str) -> None:
-    """Do nothing if this release has what the table calls ``wanted``.
+    """Check that this release has what the table calls ``wanted``.
 
     Raises:
-        CannotAnswer: it does not; the sentence says since when there is one.
+        CannotAnswer: this release lacks it.
     """
     if not has(wanted):
         raise CannotAnswer(format_missing(wanted))
 
 
 def names_for_lines() -> dict[str, Any]:
-    """Every name that a line may use besides those of the program, and what it is here."""
+    """The names, besides those of the program, that a line may use, and their objects."""
     names: dict[str, Any] = {"torch": torch, "F": F}
     for name in LINE_NAMES:
         names[name] = find_name(name)
@@ -141,20 +145,19 @@ _CLEAR = [find_name(one) for one in ("forget", "forget_fast") if has(one)]
 
 
 def clear_layout_caches() -> None:
-    """Have torch forget every layout that it has worked out for an op.
+    """Clear the layouts that torch has cached for ops.
 
-    Its cache leaves out parameters that matter: a topk of 4 after one of 1 would find that one's
-    answer.
+    The cache key of torch is incomplete: a topk with k=4 gets the cached layout of one with k=1.
     """
     for clear in _CLEAR:
         clear()
 
 
 def wait_for_collectives(value: Any) -> Any:
-    """A line's value, after each of its collectives has either succeeded or failed.
+    """Wait until the collectives of ``value`` have finished or failed, and return ``value``.
 
-    Since 2.4 the call itself raises what gloo refuses. Before, a wait for the result raises it, and
-    that may come long after the line is done.
+    From torch 2.4 on, an error of gloo is raised by the call. Before, it is raised by the wait,
+    which may come long after the line.
     """
     if isinstance(value, DTensor) and not has("OpOverload.redispatch"):
         wait = getattr(value._local_tensor, "trigger_wait", None)
@@ -164,22 +167,22 @@ def wait_for_collectives(value: Any) -> Any:
 
 
 def reduction_name(placement: Any) -> str:
-    """The name of a pending reduction: sum, avg, max."""
-    # In older releases it is a member of ReduceOp.
-    said: Any = placement.reduce_op
-    return said if isinstance(said, str) else str(said.name).lower()
+    """The name of the reduction of a Partial, such as sum, avg or max."""
+    # In old releases it is a member of ReduceOp.
+    reduction: Any = placement.reduce_op
+    return reduction if isinstance(reduction, str) else str(reduction.name).lower()
 
 
 def has_mask_buffer(placement: Any) -> bool:
-    """Whether a pending reduction can be done only once, because doing it uses up its mask.
+    """Whether a placement is a Partial that can be reduced only once.
 
-    The partial of an embedding, or of a gather of split rows, keeps such a mask.
+    The Partial of an embedding or gather on sharded rows has a mask, which the reduction consumes.
     """
     return hasattr(placement, MASK_ATTRIBUTE)
 
 
 def mesh_groups(mesh: DeviceMesh) -> list[Any]:
-    """The process groups of this rank along each axis of a mesh that it is in, in mesh order."""
+    """The process groups of this rank, one for each mesh axis. The rank must be in the mesh."""
     if has("DeviceMesh.get_all_groups"):
         return list(mesh.get_all_groups())
     old: Any = mesh
@@ -187,7 +190,7 @@ def mesh_groups(mesh: DeviceMesh) -> list[Any]:
 
 
 def process_group_name(group: Any) -> str:
-    """The name of a process group, as ops have it."""
+    """The name of a process group in the arguments of ops."""
     if has("ProcessGroup.group_name"):
         return str(group.group_name)
     c10d: Any = dist.distributed_c10d

@@ -1,8 +1,8 @@
-"""What would DTensor do with a question on devices that are not there? One rank's view, no data.
+"""What would DTensor do on devices that do not exist? A dry run has one rank and no data.
 
-The lines of a run with data, evaluated on fake tensors in a fake world: layouts, shapes,
-collectives and peak bytes, and no values. It answers in a process of its own, see
-`adapters.torch_dtensor.fake_world`. If something depends on data, it says that it cannot tell.
+This module evaluates the lines of mode real on fake tensors in `adapters.torch_dtensor.fake_world`.
+It reports layouts, shapes, collectives and peak bytes, but no values. If torch reads values, the
+answer is `Unsupported`. It needs a process of its own.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from cases.mesh_derivation import meshes_of_tensors
 from cases.model import Input, Mesh, Question
 from cases.recipes import ModelTensor
 
-# What fake tensors raise if code looks at the values of a real one. Some errors hide it: their text
-# is the op's name.
+# The errors of fake tensors when torch reads their values. Some functions raise another error,
+# whose text starts with the name of the op.
 _LOOKS = ("DataDependentOutputException", "DynamicOutputShapeException")
 _LOOKING = ("aten._local_scalar_dense", "aten.nonzero")
-# A grid of devices, or an index, that a release keeps as a real tensor among fake ones.
+# Some releases keep a grid of devices or an index as a real tensor and mix it with fake ones.
 _MIXED = "Please convert all Tensors to FakeTensors first"
 _NOT_FAKED = ("UnsupportedFakeTensorException", "UnsupportedOperatorException")
 
@@ -39,7 +39,7 @@ _NOT_FAKED = ("UnsupportedFakeTensorException", "UnsupportedOperatorException")
 class DryRunAdapter:
     """Answers dry runs in this process until `close`. See `adapters.protocol.Adapter`.
 
-    Keeps a world, with its meshes, as long as questions are of its size.
+    It keeps a fake world and its meshes as long as the questions need the same size.
     """
 
     def __init__(self, hello: Hello) -> None:
@@ -50,11 +50,11 @@ class DryRunAdapter:
         self._view: _View | None = None
 
     def hello(self) -> Hello:
-        """Which torch this is."""
+        """The release of torch and its facts."""
         return self._hello
 
     def observe(self, question: Question, subject: str, seconds: float) -> Answer:
-        """What one rank would do. Cannot stop itself: its process is ended if it takes too long."""
+        """What one rank would do. The caller must kill this process after ``seconds``."""
         try:
             if any(given.irregular for given in question.inputs):
                 raise CannotAnswer(
@@ -63,7 +63,7 @@ class DryRunAdapter:
             lines = make_task(question)
         except CannotAnswer as error:
             return Answer(question.id, subject, Unsupported(error.why, error.place))
-        # The first position has the largest shard.
+        # The first rank has the largest local shard.
         number = question.mesh.devices[0]
         view = self._enter(count_ranks(lines), number, question.fresh or bool(question.mesh_steps))
         return view.answer(question, lines, subject)
@@ -77,13 +77,13 @@ class DryRunAdapter:
             self._world.close()
             self._world.enter_context(fake_world(size, number))
             self._view = _View(number, self._recorder)
-            # A world in which meshes were derived is not used again.
+            # A world with derived meshes is not used again.
             self._key = None if fresh else (size, number)
         return self._view
 
 
 class _View:
-    """One rank of a fake world; the place where its lines are evaluated."""
+    """One rank of a fake world, and the `RankEnvironment` of its lines."""
 
     def __init__(self, number: int, recorder: FakeRecorder):
         self._number = number
@@ -93,10 +93,10 @@ class _View:
         self._end: End = Done()
 
     def at(self, place: int) -> None:
-        """Do nothing: no other process follows this rank."""
+        """Do nothing: no worker follows the progress of this rank."""
 
     def given(self, data: InputData, position: int) -> torch.Tensor:
-        """A tensor of the shape that the input has, or its shard, and of its dtype."""
+        """A tensor with the dtype and the shape of the input or of its local shard."""
         given, mesh = self._inputs[data.line.name]
         shape = given.shape
         if data.per_device:
@@ -104,23 +104,23 @@ class _View:
         return torch.empty(shape, dtype=getattr(torch, given.dtype))
 
     def drawn(
-        self, tensor: ModelTensor, sizes: dict[str, int], dtype: str, held: Ranges
+        self, tensor: ModelTensor, sizes: dict[str, int], dtype: str, ranges: Ranges
     ) -> torch.Tensor:
-        """A tensor of the shape of these ranges."""
+        """A tensor with the shape of ``ranges``."""
         name = dtype if tensor.values == "real" else "int64"
-        return torch.empty(local_shape(held), dtype=getattr(torch, name))
+        return torch.empty(local_shape(ranges), dtype=getattr(torch, name))
 
     def kept(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The tensor itself: it holds no values, and a copy would count as memory."""
+        """The same storage: a fake tensor has no values, and a copy would count as memory."""
         return tensor.detach()
 
     def bare(self) -> contextlib.AbstractContextManager[object]:
-        """Where the grids of meshes are real."""
+        """A context without a FakeTensorMode, because grids of meshes are real tensors."""
         context: contextlib.AbstractContextManager[object] = unset_fake_temporarily()
         return context
 
     def raised(self, raised: Raised) -> None:
-        """Keep what was raised first. Every rank would raise it, so they would all go on."""
+        """Keep the first error and continue, because every rank would raise the same."""
         if isinstance(self._end, Done):
             self._end = _end(raised)
 
@@ -161,7 +161,7 @@ class _View:
     def _see(self, name: str, value: Any, lines: Task, run: TaskRun) -> list[Observed]:
         fired = run.collectives.get(name)
         if isinstance(value, DeviceMesh | bool):
-            # All that is known of a mesh is this rank's view, which stands at the first position.
+            # Only this rank reports its view of a mesh. It is stored at the first position.
             rest = (None,) * (lines.mesh.size - 1)
             return [
                 Observed(

@@ -1,7 +1,7 @@
-"""What do the lines of a task give on one rank? Meshes, inputs, steps, full tensors, in order.
+"""What do the lines of a task evaluate to on one rank? Meshes, inputs, steps and full tensors.
 
-Knows neither whether the world around it is real or fake, nor what other ranks see, nor whether
-anything is right.
+This module does not know whether the world is real or fake, what other ranks observe, or which
+results are right.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from adapters.torch_dtensor.source_lines import CONTEXTS, mesh_source
 from adapters.unsupported import CannotAnswer
 from cases.model import PASSES, Foreign, Layout, Mesh
 
-# Every name that a line may use besides those of the program.
+# The names, besides those of the program, that a line may use.
 NAMES: dict[str, Any] = names_for_lines()
 _LINE = "<line>"
 
@@ -51,31 +51,31 @@ def _compiled(source: str) -> CodeType:
 
 
 class CollectiveSource(Protocol):
-    """An object that notes the collectives of this process."""
+    """A recorder of the collectives that this process fires."""
 
     def take(self, axes: Axes) -> tuple[Collective, ...]:
-        """Those since the last call."""
+        """The collectives since the last call."""
         ...
 
 
 class RankEnvironment(TensorSource, Protocol):
-    """The world around an evaluation: where tensors come from, and who is told of the progress."""
+    """The real or fake world in which lines are evaluated."""
 
     def at(self, place: int) -> None:
-        """Note how far the rank has come in a task: -1 at the end."""
+        """Take the current place of the rank in the task. The end is -1."""
         ...
 
     def given(self, data: InputData, position: int) -> torch.Tensor:
-        """The global tensor of an input, or that of one position."""
+        """The global tensor of an input, or its local tensor at one position of the mesh."""
         ...
 
     def raised(self, raised: Raised) -> None:
-        """Report what was raised. If this returns, the rank goes on with the next place."""
+        """Take an error. If this returns, the evaluation continues after the line that raised."""
         ...
 
 
 class TaskRun:
-    """The state of one task so far."""
+    """The results of one task so far."""
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = dict(NAMES)
@@ -94,7 +94,7 @@ class TaskRun:
 
 
 class Evaluation:
-    """The lines of tasks, evaluated on rank ``number`` of a world. Keeps the world's meshes."""
+    """Evaluates the lines of tasks on rank ``number`` of a world. It keeps the world's meshes."""
 
     def __init__(self, number: int, recorder: CollectiveSource, place: RankEnvironment):
         self._number = number
@@ -103,12 +103,12 @@ class Evaluation:
         self._meshes: dict[Mesh, DeviceMesh] = {}
         self._models: dict[DeviceMesh, Mesh] = {}
         self._axes: dict[Any, GroupAxes] = {}
-        self._of_views: dict[str, GroupAxes] = {}
+        self._view_axes: dict[str, GroupAxes] = {}
         self._layouts: dict[Any, Layout | Foreign] = {}
         self._offsets: dict[Any, tuple[int, ...]] = {}
 
     def make_meshes(self, task: Task, run: TaskRun) -> None:
-        """Make every mesh, even those without this rank: all ranks of the world make a group."""
+        """Make every mesh, even without this rank: all ranks of the world must create a group."""
         run.homes = {home.name: home for home in task.homes}
         for variable, mesh in task.meshes:
             if mesh not in self._meshes:
@@ -124,7 +124,7 @@ class Evaluation:
         if run.failed:
             return
         known = ((task.mesh, "mesh"), *((mesh, name) for name, mesh in task.meshes[1:]))
-        # If meshes are derived, this world has no other task.
+        # A world with derived meshes runs only one task.
         key = tuple(mesh for mesh, _ in known)
         if key not in self._axes:
             groups = [(mesh, _groups(run.names[name])) for mesh, name in known]
@@ -134,11 +134,11 @@ class Evaluation:
             run.step = Step(task.recipe, task.mesh, self._number, run.names["mesh"], self._place)
 
     def alone(self, task: Task, run: TaskRun) -> None:
-        """Do the step of a recipe's plain module, on this device alone."""
+        """Run the unsharded step of a recipe on this device."""
         self._train(task, run, ("plain",))
 
     def place(self, task: Task, run: TaskRun) -> None:
-        """Make every input, or the module of a recipe."""
+        """Make every input, or the parallelized module of a recipe."""
         self._train(task, run, ("place",))
         for data in task.inputs:
             if not run.failed:
@@ -147,7 +147,7 @@ class Evaluation:
             self.derive(task, data.line.name, run)
 
     def _given(self, task: Task, data: InputData) -> torch.Tensor:
-        """The tensor from which an input is made on this rank."""
+        """The plain tensor from which this rank makes an input."""
         home = task.home(data.line.name)
         devices = (home.mesh if home else dict(task.meshes)[data.where]).devices
         position = 0
@@ -170,7 +170,7 @@ class Evaluation:
                 self.derive(task, line.name, run)
 
     def _train(self, task: Task, run: TaskRun, phases: Iterable[str]) -> None:
-        """Do some of a recipe's `PHASES`, until one fails. Does nothing without a recipe."""
+        """Run some `PHASES` of a recipe until one fails. Do nothing without a recipe."""
         for phase in phases if run.step is not None else ():
             if run.failed or (phase == "plain" and not task.whole):
                 self.at(run)
@@ -180,16 +180,16 @@ class Evaluation:
                 run.values |= shown
                 fired = self.take(run)
                 if phase in PASSES:
-                    # What is gathered again during backward belongs to backward.
+                    # A collective that is fired during backward counts as backward.
                     run.program += [msgspec.structs.replace(one, pass_=phase) for one in fired]
 
     def derive(self, task: Task, after: str, run: TaskRun) -> None:
-        """Derive the meshes that wait for the input or result ``after``; "" for the others."""
+        """Derive the meshes that need the input or result ``after``. "" derives the others."""
         with self._place.bare():
             self.lines(task.late(after), run)
 
     def lines(self, lines: Iterable[Line], run: TaskRun) -> None:
-        """Evaluate lines in order, until one fails."""
+        """Evaluate lines in order until one fails."""
         for line in lines:
             if run.failed:
                 self.at(run)
@@ -205,10 +205,10 @@ class Evaluation:
                 run.collectives[line.name] = self.take(run, line.name)
 
     def materialise(self, task: Task, run: TaskRun) -> None:
-        """Full tensors of what is checked, after the whole program, in which they change nothing.
+        """Gather the full tensors of checked values after the program, so they cannot affect it.
 
-        A result that can be reduced only once may be reduced by the program, which leaves nothing
-        to look at. Such a result is looked at in a run of its own.
+        A Partial with a mask buffer can be reduced only once, and the program may have done so.
+        Its full tensor comes from another run of the program.
         """
         failed, run.failed = run.failed, False
         for name in task.check:
@@ -216,13 +216,12 @@ class Evaluation:
             if isinstance(value, DTensor):
                 look: Callable[[], torch.Tensor] = value.full_tensor
                 if task.recipe is None and any(map(has_mask_buffer, value.placements)):
-                    look = functools.partial(self._of_another_run, task, run, name)
+                    look = functools.partial(self._full_of_another_run, task, run, name)
                 full = self._next(run, f"{name}/full", look)
                 fired = self.take(run, name)
                 if full is not None:
                     run.fulls[name] = full
-                    # Only in the report: after a refusal, a training step leaves everything where
-                    # it was.
+                    # A training step does not gather its tensors. Only the report needs them.
                     if task.recipe is None:
                         run.full_collectives[name] = fired
             else:
@@ -231,12 +230,12 @@ class Evaluation:
                     run.fulls[name] = value
         run.failed = failed
 
-    def _of_another_run(self, task: Task, run: TaskRun, name: str) -> torch.Tensor:
-        """The full tensor of a result, from a run of the program that ends with it.
+    def _full_of_another_run(self, task: Task, run: TaskRun, name: str) -> torch.Tensor:
+        """The full tensor of a result from another run of the program, up to that result.
 
-        Inputs are fresh, and nothing else is looked at. The meshes are those that exist already.
+        The run has new inputs and the existing meshes. It gathers nothing else.
         """
-        # A layout that torch worked out before has the mask of that run.
+        # A cached layout has the mask of the first run.
         clear_layout_caches()
         names = dict(run.names)
         with torch.enable_grad():
@@ -253,13 +252,13 @@ class Evaluation:
                     )
                     if line.name == name:
                         break
-        # The collectives of the steps were reported in the first run.
+        # The first run has already reported the collectives of the steps.
         self.take(run, name)
         full: torch.Tensor = value.full_tensor()
         return full
 
     def model(self, mesh: DeviceMesh) -> Mesh:
-        """Axes and devices of a mesh."""
+        """The axes and devices of a mesh."""
         if mesh not in self._models:
             self._models[mesh] = mesh_of(mesh)
         return self._models[mesh]
@@ -273,9 +272,9 @@ class Evaluation:
         return self._layouts[key]
 
     def offset(self, name: str, value: DTensor, mesh: Mesh, run: TaskRun) -> tuple[int, ...] | None:
-        """Where torch says that this rank's shard begins; None if it raises.
+        """The offset of the local shard according to torch. None if torch raises.
 
-        A complaint goes with that, unless the release is known not to say it for every shard.
+        An error becomes a complaint, unless this release lacks the offsets of some shards.
         """
         key = (value.placements, mesh, value.shape)
         if key not in self._offsets:
@@ -283,7 +282,7 @@ class Evaluation:
                 _, self._offsets[key] = compute_local_shape_and_global_offset(
                     value.shape, value.device_mesh, value.placements
                 )
-            # Whatever torch raises here is what it says about offsets.
+            # torch may raise any exception here.
             except Exception as error:
                 if has("an offset of every shard"):
                     run.complaints.append(f"no offset of {name}: {type(error).__name__}: {error}")
@@ -291,71 +290,71 @@ class Evaluation:
         return self._offsets[key]
 
     def take(self, run: TaskRun, name: str = "") -> tuple[Collective, ...]:
-        """The collectives since the last call, by the axes of the mesh on which ``name`` lies."""
+        """The collectives since the last call, with axes of the mesh of ``name``."""
         home = run.homes.get(name)
-        fired = self._recorder.take(self._along(home, run) if home else run.axes)
+        fired = self._recorder.take(self._axes_on(home, run) if home else run.axes)
         run.fired += fired
         return fired
 
-    def _along(self, home: TensorOnDerivedMesh, run: TaskRun) -> GroupAxes:
-        """What groups mean on a derived mesh, with which a world has no other task."""
-        if home.variable not in self._of_views:
+    def _axes_on(self, home: TensorOnDerivedMesh, run: TaskRun) -> GroupAxes:
+        """The mesh axes of groups on a derived mesh."""
+        if home.variable not in self._view_axes:
             groups = _groups(run.names[home.variable])
-            # The devices that see other meshes are along an axis without groups.
-            lead = [""] * (len(home.mesh.axes) - len(groups))
-            self._of_views[home.variable] = GroupAxes(self._number, [(home.mesh, lead + groups)])
-        return self._of_views[home.variable]
+            # Devices of other parts of a derived mesh lie along an axis without groups.
+            outer = [""] * (len(home.mesh.axes) - len(groups))
+            self._view_axes[home.variable] = GroupAxes(self._number, [(home.mesh, outer + groups)])
+        return self._view_axes[home.variable]
 
     def at(self, run: TaskRun, *, last: bool = False) -> None:
-        """Note how far this rank has come."""
+        """Advance to the next place in the task and publish it."""
         run.place = -1 if last else run.place + 1
         self._place.at(run.place)
 
     def _next(self, run: TaskRun, place: str, what: Callable[[], Any]) -> Any:
-        """Do what is at the next place in a task; None if it raises."""
+        """Advance to the next place and evaluate it. None if it raises."""
         self.at(run)
         return self._attempt(run, place, what)
 
     def _attempt(self, run: TaskRun, place: str, what: Callable[[], Any]) -> Any:
-        """The result of a call. If it raises, report that and give None."""
+        """The result of ``what``. If it raises, pass the error on and return None."""
         try:
             return what()
-        # Whatever the framework raises is its answer.
+        # Any exception of torch is its answer.
         except Exception as error:
             run.failed = True
             halfway = bool(self.take(run))
-            lacked = _lacked(error)
+            sentence = _missing_sentence(error)
             raised = Raised(
                 type(error).__name__,
-                lacked or error_line(error),
+                sentence or error_line(error),
                 place,
-                bool(lacked),
+                bool(sentence),
                 tuple(run.fired),
                 halfway,
             )
-            # A traceback's frames hold tensors, and groups that are in use.
+            # The frames hold references to tensors and process groups.
             traceback.clear_frames(error.__traceback__)
         self._place.raised(raised)
         return None
 
 
 def no_axes(group: str) -> tuple[tuple[str, ...], int]:
-    """No group is known yet."""
+    """No axes and size 0, as long as no meshes are known."""
     return (), 0
 
 
 def _groups(mesh: DeviceMesh) -> list[str]:
-    """Names of the groups that this rank is in, axis by axis; none outside the mesh."""
+    """The names of this rank's groups, one for each mesh axis. Empty outside the mesh."""
     if mesh.get_coordinate() is None:
         return []
     return [process_group_name(group) for group in mesh_groups(mesh)]
 
 
-def _lacked(error: Exception) -> str:
-    """A sentence on what this release of torch lacks, if a line named such a thing.
+def _missing_sentence(error: Exception) -> str:
+    """A sentence that says which name of a line this release lacks. "" for other errors.
 
-    Such an error comes from the line itself, or from a module's ``__getattr__`` called from it, not
-    from inside anything that the line called. "" for any other error.
+    Then the line itself or the ``__getattr__`` of a module raised the AttributeError. An error from
+    inside a called function is not a missing name.
     """
     if isinstance(error, CannotAnswer):
         return str(error)

@@ -1,16 +1,16 @@
-"""How does torch run as one rank of a world that is not there? Collectives noted, bytes counted.
+"""How does torch run as one rank of a fake world, and which collectives and bytes does it use?
 
-A fake process group answers every collective at once, and fake tensors have shapes and no data,
-so that one process is any rank of thousands. It must be a process of its own: it has a default
-process group, and what it computes means nothing. Within `fake_world`:
+The fake process group completes every collective at once. Fake tensors have shapes but no data, so
+one process can act as any rank of thousands. It must be a separate process, because it has a
+default process group and computes no values. Within `fake_world`:
 
-* meshes, and whatever reads the values of a mesh (`fully_shard` does), are made with no
-  FakeTensorMode active: a mesh's grid is real;
-* parameters and data are made under one FakeTensorMode, and the steps run under the same one
-  with a `FakeRecorder` inside it: ``with mode, recorder: ...``. From outside,
-  `torch.Tensor.nbytes` and shapes of what is made are as they would be.
+* Make meshes without a FakeTensorMode, because the grid of a mesh is a real tensor. The same holds
+  for functions that read the grid, such as `fully_shard`.
+* Make parameters and data under one FakeTensorMode. Run the steps under the same mode with a
+  `FakeRecorder` inside it: ``with mode, recorder: ...``. Shapes and `torch.Tensor.nbytes` of the
+  results are right.
 
-What the collectives are for, and what they should have been, it does not know.
+This module does not know which collectives are right.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from adapters.torch_dtensor.compat import DTensor, propagator
 from adapters.torch_dtensor.recorder import Axes
 from cases.model import CollectiveKind
 
-# In a real run it returns its argument, but a fake one makes another.
+# The real op returns its argument. The fake op returns a new tensor.
 _WAIT = "_c10d_functional::wait_tensor"
 
 
 @contextlib.contextmanager
 def fake_world(size: int, rank: int = 0) -> Iterator[None]:
-    """Be ``rank`` of a world of ``size`` ranks that are not there, until the end of the block.
+    """Act as ``rank`` of a fake world with ``size`` ranks inside the block.
 
-    Needs a process without a default process group, and leaves it without one.
+    The process must not have a default process group. It has none afterwards.
     """
     store: Any = FakeStore
     dist.init_process_group("fake", store=store(), rank=rank, world_size=size)
@@ -58,12 +58,12 @@ def fake_world(size: int, rank: int = 0) -> Iterator[None]:
 
 
 class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes every collective that is fired while it is active, and the most bytes alive.
+    """Records the collectives that are fired while it is active, and the peak of live bytes.
 
-    To be entered inside a FakeTensorMode. `take` as in `adapters.torch_dtensor.recorder.Recorder`,
-    which fake tensors do not reach. ``strange``: names of ops that look like collectives and have
-    no kind. ``peak``: the largest sum, after any op, of the living storages that ops have made
-    since `begin` and of those that are held: the local tensors of one rank, without temporaries
+    Enter it inside a FakeTensorMode. It replaces `adapters.torch_dtensor.recorder.Recorder`, which
+    fake tensors do not reach. ``strange``: ops that look like collectives but have no kind.
+    ``peak``: the largest total of live storages after any op. It counts storages that ops made
+    since `begin` or that were passed to `hold`: the local tensors of one rank, without temporaries
     inside an op.
     """
 
@@ -75,24 +75,24 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._storages: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._paused = 0
 
-    def begin(self, held: Iterable[torch.Tensor] = ()) -> None:
-        """Forget all that was noted; count what ``held`` (parameters, inputs) from now on.
+    def begin(self, tensors: Iterable[torch.Tensor] = ()) -> None:
+        """Clear collectives and bytes. Count ``tensors``, such as parameters.
 
-        Strange names are kept until they are reported.
+        ``strange`` is not cleared.
         """
         self._fired.clear()
         self._storages.clear()
         self.peak = 0
-        self.hold(held)
+        self.hold(tensors)
 
     def hold(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Count these too: their local parts, for as long as they live."""
+        """Also count the local tensors of ``tensors`` as long as they live."""
         for tensor in tensors:
             self._count(tensor)
-        self._weigh()
+        self._update_peak()
 
     def take(self, axes: Axes) -> tuple[Collective, ...]:
-        """The collectives fired since the last call; ``axes`` says what a group's name means."""
+        """The collectives fired since the last call. ``axes`` maps a group name to mesh axes."""
         fired, self._fired = self._fired, []
         return tuple(
             Collective(kind, *axes(group), size, "backward" if backward else "forward")
@@ -112,8 +112,8 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Pass the op on, and look at its arguments and results."""
-        # DTensor first takes the op apart; the ops that it makes of it come here too.
+        """Run the op. Record a collective, and count the results."""
+        # DTensor handles the op first. The ops that it calls on local tensors arrive here.
         if any(issubclass(one, DTensor) for one in types):
             return NotImplemented
         name = getattr(func, "_schema", None) and func._schema.name
@@ -126,7 +126,7 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             for one in tree_leaves(made):
                 if isinstance(one, torch.Tensor):
                     self._count(one)
-            self._weigh()
+            self._update_peak()
         return made
 
     def _note(self, name: str, args: tuple[Any, ...]) -> None:
@@ -145,12 +145,12 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._count(getattr(tensor, name))
             return None
         storage = tensor.untyped_storage()
-        # Its address may have belonged to another, which is gone by now.
+        # An earlier storage, which is freed by now, may have had the same address.
         self._storages[storage._cdata] = weakref.ref(storage)
         return None
 
-    def _weigh(self) -> None:
-        """The bytes that live now. Storages can be resized meanwhile, so each is asked again."""
+    def _update_peak(self) -> None:
+        """Update the peak. Every storage is measured again, because storages are resized."""
         total = 0
         for key, one in [*self._storages.items()]:
             storage = one()
@@ -162,7 +162,7 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class _Paused:
-    """A block in which a `FakeRecorder` notes nothing. It may be entered again inside."""
+    """A reentrant context in which a `FakeRecorder` records nothing."""
 
     def __init__(self, recorder: FakeRecorder):
         self._recorder = recorder
@@ -176,11 +176,11 @@ class _Paused:
 
 @contextlib.contextmanager
 def _propagating(recorder: FakeRecorder) -> Iterator[None]:
-    """While DTensor works out a layout, a `FakeRecorder` notes nothing: no shard is touched.
+    """Pause a `FakeRecorder` while DTensor propagates layouts, because that moves no data.
 
-    DTensor finds global shapes by running an op on fake tensors, inside a lock that torch lets
-    others replace. If an op has no strategy, its decomposition runs on meta tensors. No
-    FakeTensorMode takes those, so it is switched off for them.
+    DTensor runs an op on fake tensors of global shape inside ``_fake_mode_lock``. A pause is put in
+    place of that lock. If an op has no strategy, DTensor runs its decomposition on meta tensors. A
+    FakeTensorMode refuses those, so it is disabled there.
     """
     owner = type(propagator)
     strategy = getattr(propagator, "decomp_strategy", None)

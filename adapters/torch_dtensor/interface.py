@@ -1,7 +1,7 @@
-"""What of torch's public interface is listed? DTensor, meshes, tensor parallel, FSDP and around.
+"""Which part of the public interface of torch is recorded? DTensor, meshes, tensor parallel, FSDP.
 
-See `adapters.interface.Source`. Within `world`, this process is rank 0 of four that are not there.
-Refuses to know which names the adapter uses: `names` does.
+See `adapters.interface.Source`. Within `world`, this process is rank 0 of a fake world of four.
+This module does not know which names the adapter uses. `names` does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from adapters.torch_dtensor.names import NAMES
 
 __all__ = ["CALLS", "DEFAULTS", "MODULES", "NAMES", "PRINTED", "ROOTS", "start", "world"]
 
-# From 2.5 on these were made of the new modules, without a list of their own: the names for users.
+# From 2.5 on, these modules re-export the new ones and have no ``__all__``. These names are public.
 _PLACEMENTS = ("DTensorSpec", "Partial", "Placement", "Replicate", "Shard", "_Partial")
 _RANDOM = (
     "OffsetBasedRNGTracker",
@@ -79,12 +79,12 @@ MODULES = (
     ),
 )
 
-# Not everything that a Tensor or an nn.Module has.
+# Inherited members outside these packages, such as those of Tensor or nn.Module, are left out.
 ROOTS = ("torch.distributed", "torch._C._distributed")
 
 
 def start() -> str:
-    """Import torch without any logging or debugging that the environment asks for; its release."""
+    """Import torch without TORCH_* variables, which turn on logging, and return its release."""
     for name in [name for name in os.environ if name.startswith("TORCH_")]:
         del os.environ[name]
     import torch
@@ -94,7 +94,7 @@ def start() -> str:
 
 @contextlib.contextmanager
 def world() -> Iterator[None]:
-    """Four ranks that are not there, of which this process is the first."""
+    """A fake world of four ranks. This process is rank 0."""
     import torch.distributed as dist
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -107,10 +107,10 @@ def world() -> Iterator[None]:
 
 
 def _of(wanted: str) -> Any:
-    """What the table calls ``wanted``.
+    """The object that the table calls ``wanted``.
 
     Raises:
-        AttributeError: this release has no such thing.
+        AttributeError: this release lacks it.
     """
     return import_path(_place(wanted))
 
@@ -125,13 +125,13 @@ def _place(wanted: str) -> str:
 
 
 def _mesh(*names: str) -> Any:
-    """A mesh of four ranks over axes of two, or of one axis without a name."""
+    """A mesh of four ranks: two named axes of size 2, or one axis without a name."""
     make = import_path("torch.distributed.device_mesh.init_device_mesh")
     return make("cpu", (2, 2), mesh_dim_names=names) if names else make("cpu", (4,))
 
 
 def _sharded() -> Any:
-    """A 4x4 tensor of zeros, split by rows over the first axis of two."""
+    """A 4x4 DTensor of zeros under [Shard(0), Replicate()]."""
     import torch
 
     placements = [_of("Shard")(0), _of("Replicate")()]
@@ -140,14 +140,14 @@ def _sharded() -> Any:
 
 
 def _partial(reduction: str) -> Any:
-    """A pending reduction by its name, or by this where the name is an enumerated value."""
+    """A Partial with a reduction. Some releases take its name, others an enum member."""
     kind = _of("Partial")
     usual = kind().reduce_op
     return kind(reduction if isinstance(usual, str) else getattr(usual, reduction.upper()))
 
 
 def _parameter(called: str, name: str) -> Callable[[], object]:
-    """The default of a parameter; AttributeError if the call has no such parameter."""
+    """A function that returns the default of a parameter, or raises AttributeError without it."""
 
     def look() -> object:
         wanted, _, method = called.partition(".")
@@ -165,7 +165,7 @@ def _random() -> Any:
 
 
 def _generators() -> str:
-    """The kinds of trackers of random states that this release has."""
+    """The public classes that track random states."""
     module = _random()
     made = [one for one in vars(module).values() if inspect.isclass(one)]
     kinds = {one.__name__ for one in made if one.__module__ == module.__name__}
@@ -173,7 +173,7 @@ def _generators() -> str:
 
 
 def _tracker() -> str:
-    """The tracker of the ranks' random states, after a DTensor on a CPU mesh was drawn."""
+    """The class that tracks random states after a random op on a DTensor on a CPU mesh."""
     _sharded().uniform_()
     tracker = _random()._rng_tracker
     return "none" if tracker is None else type(tracker).__name__
@@ -186,7 +186,7 @@ def _drawn() -> str:
 
 
 def _together(number: bool) -> str:
-    """The result of a DTensor times a plain tensor: one number, or one for each element."""
+    """The result of a DTensor times a plain tensor: a scalar tensor, or one of its shape."""
     import torch
 
     made = _sharded() * (torch.ones(()) if number else torch.ones(4, 4))
@@ -194,7 +194,7 @@ def _together(number: bool) -> str:
 
 
 def _product() -> Any:
-    """The placements of a matmul's result if its contraction is split."""
+    """The placements of a matmul result if the contracted dim is sharded."""
     import torch
 
     mesh, make = _mesh(), _of("DTensor").from_local
@@ -209,7 +209,7 @@ def _flat() -> Any:
 
 
 def _by_flat_name() -> str:
-    """What is told when a flattened axis is taken from the mesh by the name of the flattening."""
+    """The deprecation warning when a flattened axis is taken from the mesh by its name."""
     _of("DeviceMesh._flatten")
     mesh = _mesh("dp", "tp")
     mesh["dp", "tp"]._flatten()
@@ -217,7 +217,7 @@ def _by_flat_name() -> str:
 
 
 def _policy() -> Any:
-    # It is in the module of fully_shard.
+    # It is in the same module as fully_shard.
     return import_path(f"{_place('fully_shard').rpartition('.')[0]}.MixedPrecisionPolicy")()
 
 
@@ -271,7 +271,7 @@ PRINTED: Mapping[str, Callable[[], object]] = {
 
 
 def _functional(name: str, *arguments: object, listed: bool = False) -> Callable[[], object]:
-    """A plain call of a functional collective on the whole world."""
+    """A function that calls a functional collective on the whole world."""
 
     def call() -> object:
         import torch
@@ -281,7 +281,7 @@ def _functional(name: str, *arguments: object, listed: bool = False) -> Callable
         module = importlib.import_module("torch.distributed._functional_collectives")
         call = getattr(module, name)
         given = call([made] if listed else made, *arguments, dist.group.WORLD)
-        # torch reports a collective that was never waited for at the end of the process.
+        # At exit, torch warns about collectives that nobody waited for.
         return [module.wait_tensor(one) for one in (given if listed else [given])]
 
     return call

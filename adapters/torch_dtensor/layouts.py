@@ -1,6 +1,6 @@
-"""Which layout does a DTensor report? Its placements and shard order, read back into the model.
+"""Which layout does a DTensor report? Placements and shard order are converted to `cases.model`.
 
-Reports what DTensor says of itself, not what its shards hold.
+This module trusts what DTensor reports. It does not look at local shards.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def mesh_of(mesh: DeviceMesh) -> Mesh:
 
 
 def shard_order(tensor: DTensor) -> tuple[Any, ...] | None:
-    """Which mesh dims split each tensor dim, in order, where that is not the mesh's order."""
-    # Strided shards say the order themselves, and then this is None.
+    """The mesh dims that split each tensor dim, in order. None if that is the order of the mesh."""
+    # Strided shards express the order in their placements. Then this is None.
     order = getattr(tensor._spec, "shard_order", None)
     if order is None or all(list(entry[1]) == sorted(entry[1]) for entry in order):
         return None
@@ -38,7 +38,7 @@ def shard_order(tensor: DTensor) -> tuple[Any, ...] | None:
 def layout_of(
     placements: tuple[Any, ...], order: tuple[Any, ...] | None, mesh: Mesh, ndim: int
 ) -> Layout | Foreign:
-    """The layout that placements and a `shard_order` mean; Foreign where the model has none."""
+    """The layout of placements and a `shard_order`. Foreign if `cases.model` cannot express it."""
     try:
         layout = from_placements([_text(placement) for placement in placements], mesh, ndim)
     except NotationError:
@@ -52,11 +52,11 @@ def layout_of(
 
 
 def _text(placement: Any) -> str:
-    """A placement that the model has.
+    """The notation of a placement.
 
     Raises:
-        NotationError: it is of another kind. A subclass, such as the partial of a norm, means
-            something else, and up to torch 2.9 prints as the class that it is made of.
+        NotationError: `cases.model` has no such placement. A subclass, such as the Partial of a
+            norm, has another meaning, although up to torch 2.9 it prints like its base class.
     """
     kind = type(placement)
     if kind is Replicate:

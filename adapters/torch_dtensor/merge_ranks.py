@@ -1,6 +1,6 @@
-"""What did the ranks see together? Their reports, merged into one observation per name.
+"""What did all ranks observe? Their reports are merged into one observation per name.
 
-Shards are in mesh position order; a sentence says what ranks report differently. Knows no torch.
+Shards are in mesh order. Differences become sentences. This module does not import torch.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def merge_observations(
     fulls: Mapping[int, Mapping[str, Array]],
     homes: Mapping[str, Mesh],
 ) -> tuple[Observed, ...]:
-    """One observation for each name that ranks saw, in the order of the first rank that saw most.
+    """One observation per name. The order is that of the rank with the most names.
 
-    ``fulls``: full tensors by rank and name, if `find_differing_full_tensors` named any. ``homes``:
-    for tensors on derived meshes, all devices of those.
+    ``fulls``: full tensors by rank and name, for the names of `find_differing_full_tensors`.
+    ``homes``: the derived meshes of tensors, each with all its devices.
     """
     by_rank = {rank: {seen.name: seen for seen in report.seen} for rank, report in reports.items()}
     names = max(by_rank.values(), key=len, default={})
@@ -60,17 +60,17 @@ def _merge(
     fulls: Mapping[int, Mapping[str, Array]],
     home: Mesh | None,
 ) -> Observed:
-    # An input's own mesh has its own positions.
-    own = {
+    # A tensor on another mesh has the positions of that mesh.
+    other_meshes = {
         one.mesh for rank, one in seen.items() if one.mesh is not None and rank in one.mesh.devices
     }
-    shared = len(own) == 1 and not any(one.mesh is None for one in seen.values())
-    lies_on = home or (next(iter(own)) if shared else mesh)
+    on_other_mesh = len(other_meshes) == 1 and not any(one.mesh is None for one in seen.values())
+    lies_on = home or (next(iter(other_meshes)) if on_other_mesh else mesh)
     positions = lies_on.devices
     parts = [(rank, seen[rank]) for rank in positions if rank in seen]
     first = parts[0][1]
     full: tuple[Array, ...] = ()
-    if any(name in whole for whole in fulls.values()):
+    if any(name in arrays for arrays in fulls.values()):
         full = tuple(fulls[rank][name] for rank, _ in parts if name in fulls.get(rank, {}))
     else:
         full = tuple(one.full for _, one in parts if isinstance(one.full, Array))[:1]
@@ -78,11 +78,11 @@ def _merge(
     shards = tuple(seen[rank].shard if rank in seen else None for rank in positions)
     layout = first.layout
     if home is not None and layout is not None:
-        told = (
+        foreign = (
             find_layout_on_other_mesh(one.layout, one.mesh or mesh, home, rank)
             for rank, one in parts
         )
-        layout = next(filter(None, told), layout)
+        layout = next(filter(None, foreign), layout)
     return Observed(
         name,
         first.dtype,
@@ -93,7 +93,7 @@ def _merge(
         full,
         _largest([one.collectives for _, one in parts]),
         _largest([one.full_collectives for _, one in parts]),
-        tuple(_disagreements(parts)),
+        tuple(_differences(parts)),
         first.note,
         mesh=first.mesh if home is None else None if home == mesh else home,
     )  # fmt: skip
@@ -102,88 +102,88 @@ def _merge(
 def find_layout_on_other_mesh(
     layout: Layout | Foreign | None, found: Mesh, home: Mesh, rank: int
 ) -> Foreign | None:
-    """A layout that a rank reports on the mesh ``found``, unless that is its part of ``home``."""
+    """The layout of a rank on the mesh ``found``. None if that is the rank's part of ``home``."""
     axes = tuple((name, home[name]) for name in home.layout_axes)
     size = math.prod(length for _, length in axes)
     first = home.devices.index(rank) // size * size
     if found == Mesh(axes, home.devices[first : first + size]):
         return None
     sizes = ", ".join(f"{name}={length}" for name, length in found.axes)
-    said = _said(layout)
+    text = _to_json(layout)
     if isinstance(layout, Layout):
-        said = f"[{', '.join(to_placements(layout, found))}]"
-    return Foreign(f"{said} on the mesh {sizes} of devices {list(found.devices)}")
+        text = f"[{', '.join(to_placements(layout, found))}]"
+    return Foreign(f"{text} on the mesh {sizes} of devices {list(found.devices)}")
 
 
 def _digest(full: Array | bytes) -> bytes:
     return digest(full) if isinstance(full, Array) else full
 
 
-def _disagreements(parts: Sequence[tuple[int, RankObservation]]) -> Iterable[str]:
+def _differences(parts: Sequence[tuple[int, RankObservation]]) -> Iterable[str]:
     rank, first = parts[0]
-    looks = (
+    fields = (
         ("layout", lambda one: one.layout),
         ("global shape", lambda one: one.shape),
         ("dtype", lambda one: one.dtype),
-        ("collectives", lambda one: _alike(one.collectives)),
-        ("collectives of the full tensor", lambda one: _alike(one.full_collectives)),
+        ("collectives", lambda one: _kinds(one.collectives)),
+        ("collectives of the full tensor", lambda one: _kinds(one.full_collectives)),
     )
     for other, seen in parts[1:]:
-        for what, look in looks:
+        for what, look in fields:
             if look(seen) != look(first):
                 yield (
-                    f"{what}: rank {other} reports {_said(look(seen))},"
-                    f" rank {rank} {_said(look(first))}"
+                    f"{what}: rank {other} reports {_to_json(look(seen))},"
+                    f" rank {rank} {_to_json(look(first))}"
                 )
 
 
-def _alike(fired: tuple[Collective, ...] | None) -> object:
-    """Collectives without their bytes, which differ for uneven shards."""
+def _kinds(fired: tuple[Collective, ...] | None) -> object:
+    """The collectives without bytes, which differ between ranks with uneven shards."""
     if fired is None:
         return None
     return tuple((one.kind, one.axes, one.group, one.pass_) for one in fired)
 
 
-def _said(what: object) -> str:
+def _to_json(what: object) -> str:
     return msgspec.json.encode(what).decode()
 
 
 def _largest(fired: Sequence[tuple[Collective, ...] | None]) -> tuple[Collective, ...] | None:
-    """The first rank's collectives, each with the bytes of the rank where it is largest."""
+    """The collectives of the first rank, each with the largest bytes of any rank."""
     first = fired[0]
     if first is None or all(one == first for one in fired):
         return first
-    alike = [one for one in fired if one is not None and _alike(one) == _alike(first)]
-    return tuple(max(same, key=lambda one: one.bytes) for same in zip(*alike))
+    equal = [one for one in fired if one is not None and _kinds(one) == _kinds(first)]
+    return tuple(max(same, key=lambda one: one.bytes) for same in zip(*equal))
 
 
 def merge_program_collectives(reports: Mapping[int, Report]) -> tuple[Collective, ...] | None:
-    """The collectives of a recipe's passes, each with the bytes of the rank where it is largest."""
+    """The collectives of the passes of a recipe, each with the largest bytes of any rank."""
     fired = [report.program for report in reports.values() if report.seen]
     return _largest(fired) if fired else None
 
 
 def format_program_differences(reports: Mapping[int, Report]) -> tuple[str, ...]:
-    """A sentence for each rank whose collectives in a recipe's passes differ from the lowest's."""
-    of = {rank: _alike(report.program) for rank, report in sorted(reports.items()) if report.seen}
+    """A sentence for each rank whose collectives in a recipe differ from the lowest rank's."""
+    of = {rank: _kinds(report.program) for rank, report in sorted(reports.items()) if report.seen}
     first = min(of, default=0)
     return tuple(
-        f"rank {rank} fired {_said(alike)}, rank {first} {_said(of[first])}"
-        for rank, alike in of.items()
-        if alike != of[first]
+        f"rank {rank} fired {_to_json(kinds)}, rank {first} {_to_json(of[first])}"
+        for rank, kinds in of.items()
+        if kinds != of[first]
     )
 
 
 def raised_in_step(raised: Sequence[Raised]) -> bool:
-    """Whether ranks raised at one place after the same collectives: none waits for another."""
+    """Whether all ranks raised at one place after the same collectives. Then none is waiting."""
     first = raised[0]
     return all(
-        one.place == first.place and _alike(one.fired) == _alike(first.fired) for one in raised
+        one.place == first.place and _kinds(one.fired) == _kinds(first.fired) for one in raised
     )
 
 
 def format_error_differences(raised: Mapping[int, Raised]) -> tuple[str, ...]:
-    """A sentence for each rank that raised something else than the lowest."""
+    """A sentence for each rank whose error differs from the lowest rank's."""
     lowest = raised[min(raised)]
     return tuple(
         f"rank {rank} raised {one.error} at {one.place}: {one.line}"

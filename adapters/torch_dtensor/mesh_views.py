@@ -1,6 +1,6 @@
-"""What does one rank see of a mesh? Its grid, its place in it, its group along each axis.
+"""What does one rank observe of a mesh? The grid, its own coordinate and its group along each axis.
 
-Reports what DeviceMesh says, not what it should say.
+This module reports what DeviceMesh says. It does not know what is right.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from cases.arrays import Array, pack
 
 
 def observe_mesh(name: str, mesh: DeviceMesh | bool) -> tuple[RankObservation, ...]:
-    """The result of a mesh step: the grid with the coordinate as its offset, and the groups.
+    """The grid of a mesh, with the coordinate of this rank as its offset, and its groups.
 
-    The group along axis a of mesh m is called m/a. A comparison of two meshes is one bool.
+    The group along axis a of mesh m is named m/a. ``mesh`` is a bool if two meshes were compared.
     """
     if isinstance(mesh, bool):
         return (_seen(name, pack(np.asarray(mesh))),)

@@ -1,8 +1,8 @@
-"""Where is a name of torch that the adapter needs, in each release? The table, and import lines.
+"""Where does each release of torch have the names that the adapter needs? How are they imported?
 
-All that differs from release to release and is no answer stands here, as data: names that moved,
-new keywords, and what one of torch's own counters can be compared with. `compat` makes objects of
-it. Knows no torch, and not what a name does.
+This table holds the differences between releases: names that moved, new keywords, and what each
+release always reports. `compat` turns the names into objects. This module does not import torch,
+and does not know what the names do.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 from adapters.protocol import Field, Promise, Promises
 from adapters.release_names import NameLocation, Names, find_location
 
-# The first release that is asked at all.
+# The oldest supported release.
 OLDEST = "2.2"
 
 _OLD = "torch.distributed._tensor"
@@ -24,11 +24,11 @@ _OLD_PROPAGATOR = f"{_OLD}.DTensor._op_dispatcher.sharding_propagator"
 
 
 def _moved(name: str, to: str = "2.5") -> tuple[NameLocation, ...]:
-    """Names that left the private package when `torch.distributed.tensor` became public."""
+    """A name that moved when `torch.distributed.tensor` became public."""
     return (NameLocation(to, f"{_NEW}.{name}"), NameLocation(OLDEST, f"{_OLD}.{name}"))
 
 
-# A name -> its places, newest first. "f(k=)" is the keyword k of f.
+# Name -> its locations, newest first. "f(k=)" is the keyword k of f.
 NAMES: Names = {
     # Tensors, placements, meshes.
     "DeviceMesh": (NameLocation(OLDEST, _MESH),),
@@ -55,34 +55,34 @@ NAMES: Names = {
         NameLocation("2.4", f"{_OLD}.experimental.local_map"),
     ),
     "loss_parallel": (NameLocation("2.3", f"{_NEW}.parallel.loss_parallel"),),
-    # Older releases have it too, but it raises for some strided shards, and in 2.2 for empty ones.
+    # Before 2.10 it raises for some strided shards, and in 2.2 also for empty shards.
     "an offset of every shard": (
         NameLocation("2.10", f"{_NEW}._utils.compute_local_shape_and_global_offset"),
     ),
     "compute_local_shape_and_global_offset": _moved("_utils.compute_local_shape_and_global_offset"),
-    # Of a fake group too.
+    # A fake group has it too.
     "ProcessGroup.group_name": (NameLocation("2.3", "torch.distributed.ProcessGroup.group_name"),),
     "DeviceMesh.get_all_groups": (NameLocation("2.4", f"{_MESH}.get_all_groups"),),
     "DeviceMesh._flatten": (NameLocation("2.5", f"{_MESH}._flatten"),),
     "DeviceMesh._unflatten": (NameLocation("2.10", f"{_MESH}._unflatten"),),
     "DeviceMesh._concatenate": (NameLocation("2.10", f"{_MESH}._concatenate"),),
-    # Counters, and functions that clear caches.
+    # Counting collectives, and clearing layout caches.
     "CommDebugMode": _moved("debug.CommDebugMode"),
-    # This counts neither what ops do by themselves nor what `torch.distributed` does.
+    # From 2.4 on, it also counts collectives inside ops and those of `torch.distributed`.
     "CommDebugMode(ops)": (
         NameLocation("2.5", f"{_NEW}.debug.CommDebugMode"),
         NameLocation("2.4", f"{_OLD}.debug.CommDebugMode"),
     ),
     "propagator": (NameLocation("2.5", _PROPAGATOR), NameLocation(OLDEST, _OLD_PROPAGATOR)),
     "propagator._fake_mode_lock": (NameLocation("2.12", f"{_PROPAGATOR}._fake_mode_lock"),),
-    # These forget the layouts that were worked out before, in Python and in C++.
+    # The functions that clear the layout caches in Python and in C++.
     "forget": (
         NameLocation("2.10", f"{_PROPAGATOR}.propagate_op_sharding.cache_clear"),
         NameLocation("2.5", f"{_PROPAGATOR}.propagate_op_sharding.cache.cache_clear"),
         NameLocation(OLDEST, f"{_OLD_PROPAGATOR}.propagate_op_sharding.cache_clear"),
     ),
     "forget_fast": (NameLocation("2.10", "torch._C._clear_DTensor_sharding_propagator_cache"),),
-    # These pass a call on to what is below a dispatch key, in front of an op.
+    # A kernel calls this to pass an op on to the kernels below its dispatch key.
     "OpOverload.redispatch": (NameLocation("2.4", "torch._ops.OpOverload.redispatch"),),
     # Recipes.
     "ParallelStyle": (NameLocation(OLDEST, f"{_NEW}.parallel.ParallelStyle"),),
@@ -105,7 +105,7 @@ NAMES: Names = {
         NameLocation("2.6", f"{_FSDP}.fully_shard"),
         NameLocation("2.4", "torch.distributed._composable.fsdp.fully_shard"),
     ),
-    # gloo ignores the older set_reduce_scatter_divide_factor, and averages all the same.
+    # The older set_reduce_scatter_divide_factor has no effect with gloo, which still averages.
     "FSDPModule.set_gradient_divide_factor": (
         NameLocation("2.8", f"{_FSDP}.FSDPModule.set_gradient_divide_factor"),
     ),
@@ -122,37 +122,37 @@ NAMES: Names = {
     "_cp_options": (NameLocation("2.6", f"{_NEW}.experimental._attention._cp_options"),),
 }
 
-# The attribute in which a placement keeps its mask, in every release, if reducing uses one up.
+# The attribute of a placement that holds its mask. The reduction consumes the mask.
 MASK_ATTRIBUTE = "mask_buffer"
 
-# How every release hides collectives from counters. On a loopback, with 4 ranks and 4 MiB, gloo's
-# reduce-scatter moves as much as its all-reduce, twice what a reduce-scatter needs.
+# gloo performs these as other collectives, which no counter shows. With 4 ranks and 4 MiB over
+# loopback, its reduce-scatter moves as much as its all-reduce, twice what a reduce-scatter needs.
 HIDDEN_COLLECTIVES = ("reduce-scatter: on gloo it is performed as an all-reduce and a slice",)
 
 
 def promises(release: str) -> Promises:
-    """The fields that an answer of this release always shows.
+    """The fields that an answer of this release always has.
 
     Raises:
         packaging.version.InvalidVersion: not a PEP 440 version.
     """
-    said: tuple[Field, ...] = ("dtype", "layout")
+    shown: tuple[Field, ...] = ("dtype", "layout")
     fired: tuple[Field, ...] = ("collectives", "full_collectives")
     offsets: tuple[Field, ...] = ("offsets",)
     if find_location(NAMES, "an offset of every shard", release) is None:
         offsets = ()
-    real: tuple[Field, ...] = (*said, "shards", *offsets, "full", *fired)
-    return {"torch": Promise(real, (*said, *fired, "local"))}
+    real: tuple[Field, ...] = (*shown, "shards", *offsets, "full", *fired)
+    return {"torch": Promise(real, (*shown, *fired, "local"))}
 
 
-# The names that lines and scripts use beside torch and F, in the order of a script's imports.
+# The names, besides torch and F, that lines and scripts use, in the order of their imports.
 LINE_NAMES = (
     "DeviceMesh", "dtensor", "DTensor", "Partial", "Replicate", "Shard", "distribute_tensor",
     "manual_seed", "local_map", "loss_parallel", "_StridedShard",
     "compute_local_shape_and_global_offset", "CommDebugMode",
 )  # fmt: skip
 
-# Place -> how to call it in the way that lines do, which have the newest form.
+# Location -> an assignment that lets lines call the old name in its newest form.
 ADAPTED_CALLS = {
     f"{_OLD}.placement_types._Partial": (
         "Partial = lambda kind='sum': _Partial("
@@ -162,7 +162,7 @@ ADAPTED_CALLS = {
 
 
 class ImportedName(msgspec.Struct, frozen=True):
-    """How a script gets a name: the import, and a line after it if its call was another."""
+    """The import of a name in a script. ``adapted``: a line that wraps the name, or ""."""
 
     name: str
     place: NameLocation

@@ -1,7 +1,7 @@
-"""How does torch spell the ops that no line of the table can? Functions from a call to a line.
+"""Which line of torch does an op become if that depends on shapes, dtypes or values?
 
-They are for ops whose line depends on shapes, dtypes or values, and for what torch lacks. What they
-return has slots like the lines of `op_table`. This module knows no torch: lines are text here.
+Each function chooses a line for a call. The lines have slots as in `op_table`. Some functions work
+around what torch lacks. This module does not import torch: lines are text here.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from cases.program import TensorType
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A step with what its line may depend on.
+    """A step with everything that its line may depend on.
 
-    ``texts``: the text of everything given. ``mesh``: the mesh of the result. ``known``: gives the
-    shape and dtype of every name; few functions ask for them, because they cost more than the line.
+    ``texts``: the text of each argument and parameter. ``mesh``: the mesh of the result. ``known``:
+    returns shape and dtype of every name. Few functions call it, because it is slow.
     """
 
     step: Step
@@ -32,7 +32,7 @@ class Call(msgspec.Struct, frozen=True):
 
     @property
     def params(self) -> dict[str, Any]:
-        """The parameters of the step, of the types that `cases.program` allows."""
+        """The parameters of the step. `cases.program` has checked their types."""
         return self.step.params
 
     def is_number(self, name: str) -> bool:
@@ -48,28 +48,28 @@ class Call(msgspec.Struct, frozen=True):
         return self.type_of(name).shape
 
 
-# Filters: what a slot writes for a name.
+# Filters: each returns the text of a slot for an argument or parameter.
 
 
 def _tensor(call: Call, name: str) -> str:
-    """For functions that take tensors only: a number becomes one."""
+    """A tensor, for functions that do not take numbers."""
     text = call.texts[name]
     return f"torch.tensor({text})" if call.is_number(name) else text
 
 
 def _long(call: Call, name: str) -> str:
-    """For functions that take 64-bit indices only."""
+    """A 64-bit index, for functions that take no other dtype."""
     return call.texts[name] + ("" if call.type_of(name).dtype == "int64" else ".long()")
 
 
 def _index(call: Call, name: str) -> str:
-    """Between brackets, where torch takes bytes for a mask."""
+    """An index between brackets. There torch takes a uint8 tensor as a mask."""
     whole = call.type_of(name).dtype in ("int32", "int64")
     return call.texts[name] + ("" if whole else ".long()")
 
 
 def _dims(call: Call, name: str) -> str:
-    """The dims that are given as a tuple, else all dims."""
+    """The given dims as a tuple. All dims if none are given."""
     axis = call.params.get(name)
     dims = range(len(call.shape("x"))) if axis is None else axis
     return f"({dims},)" if isinstance(dims, int) else format_literal([*dims])
@@ -98,7 +98,7 @@ def power(call: Call) -> str:
 
 
 def limit(name: str, bound: str) -> Callable[[Call], str]:
-    """torch.maximum and torch.minimum take tensors only; with a number they are clamps."""
+    """torch.maximum and torch.minimum take only tensors. With a number, the line is a clamp."""
 
     def choose(call: Call) -> str:
         match call.is_number("x"), call.is_number("y"):
@@ -127,7 +127,7 @@ def product(call: Call) -> str:
 
 
 def split(call: Call) -> str:
-    """torch.split takes the size of a section, not how many there are."""
+    """torch.split takes the size of a section, not the number of sections."""
     size = call.shape("x")[call.params["axis"]] // call.params["sections"]
     return f"torch.split({{x}}, {size}, dim={{axis}})[{{part}}]"
 
@@ -148,7 +148,7 @@ def tile(call: Call) -> str:
 
 
 def scatter(call: Call) -> str:
-    """torch.scatter writes as far as its indices go; NumPy repeats those of size 1."""
+    """torch.scatter writes only where it has an index. NumPy broadcasts indices of size 1."""
     axis, x, i = call.params["axis"], call.shape("x"), call.shape("i")
     if any(a != b for dim, (a, b) in enumerate(zip(x, i)) if dim != axis % len(x)):
         raise CannotAnswer("torch.scatter does not repeat its indices")
@@ -156,7 +156,7 @@ def scatter(call: Call) -> str:
 
 
 def _start(call: Call, length: int) -> str:
-    """The start in ``i``, moved so that ``length`` elements are inside."""
+    """The start in ``i``, clamped so that ``length`` elements are inside ``x``."""
     last = call.shape("x")[call.params["axis"]] - length
     return f"min(max(int({{i}}), 0), {last})"
 
@@ -167,7 +167,7 @@ def dynamic_slice(call: Call) -> str:
 
 
 def dynamic_update_slice(call: Call) -> str:
-    """torch.slice_scatter clips its end, so that the start is moved here too."""
+    """torch.slice_scatter clips its end, so the line clamps the start."""
     length = call.shape("v")[call.params["axis"]]
     start = _start(call, length)
     span = f"dim={{axis}}, start={start}, end={start} + {length}"
@@ -175,7 +175,7 @@ def dynamic_update_slice(call: Call) -> str:
 
 
 def assign_slice(call: Call) -> str:
-    """What ``y[2:4] = v`` calls, on a copy. The line has to be an expression."""
+    """Call what ``y[2:4] = v`` calls, on a copy, because the line must be an expression."""
     axis = call.params["axis"]
     before = axis if axis >= 0 else len(call.shape("x")) + axis
     index = "slice(None), " * before + "slice({start:None}, {stop:None}, {step:None}),"
@@ -185,7 +185,7 @@ def assign_slice(call: Call) -> str:
 
 
 def set_slice(call: Call) -> str:
-    """An assignment is no expression. torch.slice_scatter is one, and wants the exact shape."""
+    """torch.slice_scatter is an expression, unlike an assignment. It needs the exact shape."""
     if "v" not in call.texts:
         new = "torch.full_like({x}[{pre}{start:}:{stop:}{:step}{post}], {value})"
     else:
@@ -200,12 +200,12 @@ def set_slice(call: Call) -> str:
     )
 
 
-# Random ops: a seed, then the draw. A generator has a state, so a later draw from the same seed is
-# just the next line.
+# Random ops seed a generator and then draw. The generator has a state, so a later draw from the
+# same seed does not seed again.
 
 
 def _seed(call: Call) -> str:
-    """The seed of this rank: along distinct axes, the rank's position is added."""
+    """The seed of this rank. Its position along the ``distinct`` axes is added."""
     text = "{seed}"
     axes = call.params.get("distinct", [])
     for position, axis in enumerate(axes):
@@ -215,7 +215,7 @@ def _seed(call: Call) -> str:
 
 
 def _seeded(call: Call, drawn: str) -> str:
-    """``drawn`` after the generator of the process is seeded, unless it is a later draw."""
+    """Seed the generator of the process and then evaluate ``drawn``. A later draw does not seed."""
     if call.params.get("draw"):
         return drawn
     if call.params.get("seeding") == "mesh":
@@ -224,7 +224,7 @@ def _seeded(call: Call, drawn: str) -> str:
 
 
 def random_array(name: str) -> Callable[[Call], str]:
-    """A factory of DTensors; for ``whole``, a plain tensor that rank 0 distributes."""
+    """A DTensor factory, or with ``whole`` a plain tensor that rank 0 distributes."""
 
     def choose(call: Call) -> str:
         if "impl" in call.params:
@@ -240,7 +240,7 @@ def random_array(name: str) -> Callable[[Call], str]:
 
 
 def random_in_place(name: str) -> Callable[[Call], str]:
-    """What modules do to their parameters, here on a clone."""
+    """Initialize a clone in place, as modules initialize their parameters."""
 
     def choose(call: Call) -> str:
         if call.params.get("seeding") != "generator":

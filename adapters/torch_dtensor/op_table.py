@@ -1,8 +1,8 @@
-"""Which line of torch does each op become? The table; `adapters.op_lines` explains its language.
+"""Which line of torch does each op become? `adapters.op_lines` explains the syntax of the table.
 
-Each line is what a user of DTensor would write, because the suite looks at how DTensor shards just
-that. Besides arguments and parameters, lines have ``{mesh}``, ``{placements}`` and, in
-`op_functions.FILTERS`, what follows a ``|``. This module knows no torch: lines are text here.
+Each line is what a user of DTensor would write, because the suite tests how DTensor shards that
+line. Slots are arguments, parameters, ``{mesh}`` and ``{placements}``. A ``|`` precedes a filter of
+`op_functions.FILTERS`. This module does not import torch: lines are text here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from adapters.op_lines import Entry
 from adapters.torch_dtensor import op_functions as functions
 from adapters.torch_dtensor.op_functions import Call
 
-# torch.add and its kin refuse a number on the left, so that lines have operators.
+# torch.add and similar functions refuse a number on the left, so the lines use operators.
 _OPERATORS = {
     "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "remainder": "%",
     "floor_divide": "//", "equal": "==", "not_equal": "!=", "less": "<", "less_equal": "<=",
@@ -33,7 +33,7 @@ _BINARY = {
     ),
     "torch.linalg": ("solve",),
 }  # fmt: skip
-# These take no numbers.
+# These functions do not take numbers.
 _BINARY_OF_TENSORS = ("atan2", "hypot", "logaddexp", "logical_and", "logical_or", "logical_xor")
 _KEEP = "{, keepdim=keepdims}"
 _REDUCTIONS = ("sum", "mean", "any", "all", "argmax", "argmin")
@@ -66,7 +66,7 @@ OP_TABLE: dict[str, Entry[Call]] = {
     "max": ("torch.max({x})", f"torch.amax({{x}}{{, dim=axis}}{_KEEP})"),
     "min": ("torch.min({x})", f"torch.amin({{x}}{{, dim=axis}}{_KEEP})"),
     "prod": functions.product,
-    # torch divides by one less than the number of elements by default.
+    # The default of torch is correction=1.
     "var": f"torch.var({{x}}, dim={{axis:None}}, correction={{correction:0}}{_KEEP})",
     "std": f"torch.std({{x}}, dim={{axis:None}}, correction={{correction:0}}{_KEEP})",
     "vector_norm": f"torch.linalg.vector_norm({{x}}, ord={{ord|order}}{{, dim=axis}}{_KEEP})",
@@ -109,7 +109,7 @@ OP_TABLE: dict[str, Entry[Call]] = {
     "index": "{x}[{pre}{index}{post}]",
     "repeat": "torch.repeat_interleave({x}, repeats={repeats}, dim={axis})",
     "tile": functions.tile,
-    # Order. Equal elements keep theirs.
+    # Sorting. Equal elements keep their order.
     "sort": "torch.sort({x}{, dim=axis}{, descending=descending}, stable=True).values",
     "argsort": "torch.argsort({x}{, dim=axis}{, descending=descending}, stable=True)",
     "topk_values": "torch.topk({x}, k={k}{, dim=axis}).values",
@@ -121,7 +121,7 @@ OP_TABLE: dict[str, Entry[Call]] = {
     "ifft": "torch.fft.ifft({x}{, dim=axis})",
     "softmax": "torch.softmax({x}, dim={axis:-1})",
     "log_softmax": "torch.log_softmax({x}, dim={axis:-1})",
-    # torch has another default eps for rms_norm.
+    # torch has another default for eps of rms_norm.
     "layer_norm": "F.layer_norm({x}, ({x|last_size},){, w}{, b}, eps={eps:1e-05})",
     "rms_norm": "F.rms_norm({x}, ({x|last_size},){, w}, eps={eps:1e-05})",
     # Losses.
@@ -153,21 +153,21 @@ OP_TABLE: dict[str, Entry[Call]] = {
     "dynamic_update_slice": functions.dynamic_update_slice,
     "set_slice": functions.set_slice,
     "assign_slice": functions.assign_slice,
-    # In place, on a clone, so that the operand does not change.
+    # In-place ops run on a clone, so that the operand does not change.
     "inplace_add": "{x}.clone().add_({y})",
     "inplace_subtract": "{x}.clone().sub_({y})",
     "inplace_multiply": "{x}.clone().mul_({y})",
     "inplace_fill": "{x}.clone().fill_({value})",
-    # Ops that make a DTensor, leave the global view, or go back through a program.
+    # Ops that make a DTensor, leave the global view, or compute a gradient.
     "arange": f"distribute_tensor(torch.arange({{n}}, dtype={{dtype:torch.float32}}), {_PLACED})",
     "full": (
         f"dtensor.full({{shape}}, {{value}}, dtype={{dtype:torch.float32}}, device_mesh={_PLACED})"
     ),
     "to_local": "{x}.to_local()",
-    # As users write it: without the global shape, which torch then derives as if shards were even.
+    # Users do not pass the global shape. Then torch assumes that all local shards have one size.
     "from_local": f"DTensor.from_local({{x}}, {_PLACED}, run_check=False)",
     "full_tensor": "{x}.full_tensor()",
-    # Every rank has the whole tensor, so that no rank has to send it.
+    # Every rank has the whole tensor, so no rank has to send it.
     "distribute": f"distribute_tensor({{x}}, {_PLACED}, src_data_rank=None)",
     "map_shards": (
         "local_map(lambda _t: _t * {scale}, out_placements={placements}, "
@@ -175,7 +175,7 @@ OP_TABLE: dict[str, Entry[Call]] = {
     ),
     "item": "torch.tensor({x}.item(), dtype={x}.dtype)",
     "grad": "torch.autograd.grad({y}, {x}, retain_graph=True)[0]",
-    # What is random: `op_functions` seeds a generator before the draw.
+    # Random ops: `op_functions` seeds a generator before the draw.
     "random_uniform": functions.random_array("rand"),
     "random_normal": functions.random_array("randn"),
     "inplace_uniform": functions.random_in_place("uniform_"),

@@ -1,7 +1,7 @@
-"""What does one rank do? It answers tasks in step with the other ranks, and reports what it saw.
+"""How does one rank answer a task? It evaluates the lines and reports what it observed.
 
-One of several processes that run the same lines in step. It knows neither what the others see or
-raise, nor whether anything is right.
+All ranks run the same lines at the same time, each in its own process. A rank does not know what
+the others observe or raise, nor which results are right.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from cases.model import CollectiveKind, Mesh
 from cases.recipes import ModelTensor
 from cases.recipes.parameter_values import parameter_array
 
-# Longer than any deadline: the worker decides when a rank has waited long enough.
+# This is longer than any deadline, because the worker enforces deadlines.
 _FOREVER = datetime.timedelta(hours=24)
 
 
@@ -62,10 +62,10 @@ def serve(
     *,
     recorder: Recorder,
 ) -> None:
-    """Join the world and answer tasks until the worker is gone.
+    """Join the world and answer tasks until the worker exits.
 
-    ``store``: path of the file in which the ranks meet. ``stacks``: descriptor to which SIGUSR1
-    writes this rank's Python stack. ``progress[number]``: how far it is in a task.
+    ``store``: the path of the FileStore. ``stacks``: the file descriptor to which SIGUSR1 writes
+    the Python stack of this rank. ``progress[number]``: the current place in a task.
     """
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=False, chain=False)
     rank = _Rank(number, link, progress, recorder)
@@ -79,11 +79,11 @@ def serve(
             case SendFullTensors(names):
                 rank.send_fulls(names)
             case Continue():
-                raise RuntimeError("told to go on with nothing")
+                raise RuntimeError("Continue without a pending error")
 
 
 class _Rank:
-    """One rank of a world; the place where its lines are evaluated."""
+    """One rank of a world, and the `RankEnvironment` of its lines."""
 
     def __init__(self, number: int, link: socket.socket, progress: memoryview, recorder: Recorder):
         self._number = number
@@ -96,36 +96,36 @@ class _Rank:
         self._fulls: dict[str, Array] = {}
 
     def at(self, place: int) -> None:
-        """Note how far this rank has come."""
+        """Publish the current place of this rank in the task."""
         self._progress[self._number] = place
 
     def given(self, data: InputData, position: int) -> torch.Tensor:
-        """The tensor of an input's array."""
+        """The array of an input as a tensor."""
         return to_tensor(data.arrays[position])
 
     def drawn(
-        self, tensor: ModelTensor, sizes: dict[str, int], dtype: str, held: Ranges
+        self, tensor: ModelTensor, sizes: dict[str, int], dtype: str, ranges: Ranges
     ) -> torch.Tensor:
-        """The part of a recipe's tensor in these ranges."""
+        """The values of a recipe's tensor in ``ranges``."""
         whole = parameter_array(tensor, sizes, dtype)
-        return to_tensor(pack(whole[tuple(slice(*span) for span in held)]))
+        return to_tensor(pack(whole[tuple(slice(*span) for span in ranges)]))
 
     def kept(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A copy, because an optimiser writes to the tensors that it updates."""
+        """A copy, because the optimizer updates parameters in place."""
         return tensor.detach().clone()
 
     def bare(self) -> contextlib.AbstractContextManager[object]:
-        """No context: nothing is fake here."""
+        """Return an empty context: no tensor is fake here."""
         return contextlib.nullcontext()
 
     def raised(self, raised: Raised) -> None:
-        """Tell the worker, and wait for its message."""
+        """Send the error to the worker, and wait for `Continue`. Exit on any other message."""
         self._link.sendall(rank_messages.encode_frame(raised))
         if not isinstance(rank_messages.receive_message(self._link), Continue):
             os._exit(0)
 
     def answer(self, task: Task) -> None:
-        """Evaluate the lines of a task, and send the results."""
+        """Evaluate the lines of a task, and send the report."""
         run, lines = TaskRun(), self._evaluation
         clear_layout_caches()
         self._recorder.strange.clear()
@@ -133,27 +133,27 @@ class _Rank:
         lines.make_meshes(task, run)
         report = Report()
         if any(self._number in mesh.devices for _, mesh in task.meshes):
-            # One rank is enough, since the records of ranks are compared with one another.
+            # One rank is enough, because the worker compares the collectives of all ranks.
             first = self._number == task.mesh.devices[0]
             checked = task.checked and first and has("CommDebugMode(ops)")
-            # CommDebugMode takes ops apart, which changes last bits.
+            # CommDebugMode decomposes ops, which changes the last bits of results.
             lines.alone(task, run)
             with self._recorder, self._debug if checked else contextlib.nullcontext():
                 lines.place(task, run)
                 lines.evaluate(task, run)
-                # No autograd graph for our own calls; the program's graph stays as it is.
+                # Full tensors must not extend the autograd graph of the program.
                 with torch.no_grad():
                     lines.materialise(task, run)
             with torch.no_grad():
                 report = self._report(task, run, checked)
         else:
-            # In torch every rank has to make a group, also a late one.
+            # torch requires every rank to create every group, including those created later.
             lines.lines((line for line in task.derived if line.after), run)
         lines.at(run, last=True)
         self._link.sendall(rank_messages.encode_frame(report))
 
     def send_fulls(self, names: tuple[str, ...]) -> None:
-        """Send full tensors of the last task whole."""
+        """Send full tensors of the last task."""
         found = {name: self._fulls[name] for name in names if name in self._fulls}
         self._link.sendall(rank_messages.encode_frame(FullTensors(found)))
 
@@ -184,7 +184,7 @@ class _Rank:
             plain = isinstance(value, torch.Tensor)
             local = to_array(value) if plain else pack(np.asarray(value))
             full = self._full(name, task.mesh)
-            # A recipe's step on one device is on no mesh. What no plan took up is on every rank.
+            # The unsharded step of a recipe is not on a mesh. Other plain values are on all ranks.
             alone = task.recipe is not None and name.startswith("plain/")
             shard = None if alone else local
             return RankObservation(

@@ -1,7 +1,7 @@
-"""What do the worker and its ranks say to one another? Frames of msgpack over socket pairs.
+"""Which messages do the worker and its ranks exchange? They are msgpack frames over socket pairs.
 
-The worker sends a `Task`; each rank answers with one `Report`, or first with a `Raised` and,
-once the worker has said `Continue`, with more. Knows no torch.
+The worker sends a `Task`. Each rank answers with one `Report`. If a line raises, the rank first
+sends a `Raised` and waits for `Continue`. This module does not import torch.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from adapters.framing import make_frame, read_frame
 from cases.arrays import Array
 from cases.model import PASSES, Foreign, Layout, Mesh, Recipe
 
-# The phases of a recipe on a rank, in this order.
+# The phases in which a rank runs a recipe.
 PHASES = ("plain", "place", *PASSES)
 
 
 class Line(msgspec.Struct, frozen=True, array_like=True):
-    """A named expression. ``name`` is the program's, ``variable`` what lines call it.
+    """A named expression. ``name`` is its name in the program, ``variable`` its Python variable.
 
-    ``after``: for a mesh, the input or result that exists before it; "" for none.
+    ``after``: the input or result that must exist before a mesh is derived, else "".
     """
 
     name: str
@@ -33,7 +33,7 @@ class Line(msgspec.Struct, frozen=True, array_like=True):
 
 
 class InputData(msgspec.Struct, frozen=True, array_like=True):
-    """An input's arrays: one for every rank, or one per position of the mesh in ``where``."""
+    """The arrays of an input: one for all ranks, or one per position of the mesh ``where``."""
 
     line: Line
     where: str
@@ -42,7 +42,7 @@ class InputData(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TensorOnDerivedMesh(msgspec.Struct, frozen=True, array_like=True):
-    """An input or result on a derived mesh: that mesh's variable, and all of its devices."""
+    """The derived mesh of an input or result: its variable, and the mesh with all its devices."""
 
     name: str
     variable: str
@@ -52,11 +52,11 @@ class TensorOnDerivedMesh(msgspec.Struct, frozen=True, array_like=True):
 class Task(msgspec.Struct, frozen=True, array_like=True, tag="task"):
     """A question as the lines that a rank evaluates.
 
-    ``mesh`` is the question's. ``meshes``: variables of meshes over devices; every rank of the
-    world makes every one, in this order. ``derived``: meshes made from them. ``checked``: whether
-    one rank counts collectives by CommDebugMode as well. ``whole``: results that are plain tensors,
-    and the whole value on each rank. ``context``: the region in which the steps run. ``homes``:
-    tensors on derived meshes. ``recipe``: a training step in place of inputs and steps.
+    ``mesh``: the mesh of the question. ``meshes``: variables and meshes over devices. Every rank of
+    the world makes all of them in this order. ``derived``: meshes derived from them. ``checked``:
+    whether one rank also counts collectives with CommDebugMode. ``whole``: results that are plain
+    tensors with the whole value on each rank. ``context``: the region that the steps run in.
+    ``homes``: tensors on derived meshes. ``recipe``: replaces inputs and steps by a training step.
     """
 
     mesh: Mesh
@@ -72,29 +72,29 @@ class Task(msgspec.Struct, frozen=True, array_like=True, tag="task"):
     recipe: Recipe | None = None
 
     def home(self, name: str) -> TensorOnDerivedMesh | None:
-        """The derived mesh of an input or result; None if it is on no such mesh."""
+        """The derived mesh that an input or result lies on. None for any other mesh."""
         return next((home for home in self.homes if home.name == name), None)
 
     def late(self, name: str) -> tuple[Line, ...]:
-        """The meshes that are derived after the input or result ``name``; "" for the others."""
+        """The meshes to derive once the input or result ``name`` exists. "" gives the others."""
         return tuple(line for line in self.derived if line.after == name)
 
 
 class Continue(msgspec.Struct, frozen=True, array_like=True, tag="go"):
-    """Every rank raised as you did: go on with the next place."""
+    """Every rank raised the same. Continue after the line that raised."""
 
 
 class SendFullTensors(msgspec.Struct, frozen=True, array_like=True, tag="wanted"):
-    """Send these full tensors whole, because ranks differ."""
+    """The ranks differ in these full tensors. Send the arrays instead of digests."""
 
     names: tuple[str, ...]
 
 
 class Raised(msgspec.Struct, frozen=True, array_like=True, tag="raised"):
-    """What a rank raised, where, and which collectives it had fired by then.
+    """What a rank raised, where, and the collectives that it had fired before.
 
-    ``missing``: whether ``line`` says what this release lacks. ``halfway``: whether collectives
-    were fired in the very line that raised.
+    ``missing``: ``line`` says what this release lacks. ``halfway``: the line that raised had
+    already fired a collective.
     """
 
     error: str
@@ -106,11 +106,11 @@ class Raised(msgspec.Struct, frozen=True, array_like=True, tag="raised"):
 
 
 class RankObservation(msgspec.Struct, frozen=True, array_like=True):
-    """What one rank saw of one name.
+    """What one rank observed for one name.
 
-    ``mesh`` is None if it is the question's. ``shard`` is None if the tensor is not on the mesh.
-    ``full``: the array on the first position of the mesh, its `digest` elsewhere, None if there is
-    none. ``note``: what torch says beyond a layout.
+    ``mesh``: None for the mesh of the question. ``shard``: None for a value that is not on the
+    mesh. ``full``: the full tensor at the first position of the mesh, its `digest` at the others,
+    None without a full tensor. ``note``: what torch reports beyond a layout.
     """
 
     name: str
@@ -127,9 +127,9 @@ class RankObservation(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Report(msgspec.Struct, frozen=True, array_like=True, tag="report"):
-    """All that one rank saw; empty for a rank outside every mesh.
+    """Everything that one rank observed. Empty for a rank outside every mesh.
 
-    ``program``: the collectives of a recipe's passes, None if it did not come to their end.
+    ``program``: the collectives of the passes of a recipe. None if a pass did not finish.
     """
 
     seen: tuple[RankObservation, ...] = ()
@@ -138,7 +138,7 @@ class Report(msgspec.Struct, frozen=True, array_like=True, tag="report"):
 
 
 class FullTensors(msgspec.Struct, frozen=True, array_like=True, tag="fulls"):
-    """The full tensors that were `SendFullTensors`, by name."""
+    """The full tensors that `SendFullTensors` asked for, by name."""
 
     arrays: dict[str, Array]
 
@@ -153,24 +153,24 @@ from_rank: msgspec.msgpack.Decoder[RankMessage] = msgspec.msgpack.Decoder(RankMe
 
 
 def encode_frame(message: Task | Continue | SendFullTensors | RankMessage) -> bytes:
-    """A message with its length before it."""
+    """The bytes of a message after their length."""
     return make_frame(_encoder.encode(message))
 
 
 def receive_message(link: socket.socket) -> Task | Continue | SendFullTensors | None:
-    """The next message of the worker, None once it is gone. Waits."""
+    """Wait for the next message of the worker. None if the worker has exited."""
     body = read_frame(lambda size: link.recv(size, socket.MSG_WAITALL))
     return None if body is None else from_worker.decode(body)
 
 
 def digest(array: Array) -> bytes:
-    """Equal for two arrays only if dtype, shape and bytes are equal."""
+    """A digest of dtype, shape and bytes."""
     head = f"{array.dtype}{array.shape}".encode()
     return hashlib.blake2b(head + array.data, digest_size=16).digest()
 
 
 def progress_points(task: Task) -> tuple[str, ...]:
-    """The places in a task at which a rank can be, in order, by name."""
+    """The names of the places that a rank passes in a task, in order."""
     made = [line.name for line in (*(data.line for data in task.inputs), *task.steps)]
     return (
         *(name for name, _ in task.meshes),

@@ -1,12 +1,12 @@
-"""Which collectives does torch fire? Each is noted once, with its group, where it is dispatched.
+"""Which collectives does torch fire? Each is recorded once, with its group, at dispatch.
 
-Sees the functional collectives that DTensor issues and the c10d ops that `torch.distributed` issues
-(scatter, broadcast, FSDP), before the backend splits or merges them. Knows neither their purpose
-nor what they should have been.
+The recorder sees the functional collectives of DTensor and the c10d ops of `torch.distributed`
+(scatter, broadcast, FSDP) before the backend splits or merges them. It does not know which
+collectives are right.
 
-It stands in the dispatcher in front of these ops alone. A TorchDispatchMode stands in front of
-every op, which makes a redistribute a third slower on each rank. Only CommDebugMode uses that way;
-it counts by other means and so checks this.
+It registers dispatcher kernels only for these ops. A TorchDispatchMode intercepts every op, which
+makes a redistribute a third slower on each rank. CommDebugMode is such a mode. It counts
+independently, so it is a check of this recorder.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from adapters.torch_dtensor.compat import DTensor, has
 from cases.layout import axis_groups
 from cases.model import CollectiveKind, Mesh
 
-# Below autograd, dispatch modes and tensor subclasses such as DTensor, so that whatever any of them
-# fires comes here, and above the backends. Torch itself has nothing at this key for these ops.
+# This key is below autograd, dispatch modes and tensor subclasses such as DTensor, so it sees the
+# collectives of all of them. It is above the backends. torch has no kernels here for these ops.
 _KEY = "BackendSelect"
 
 Axes = Callable[[str], tuple[tuple[str, ...], int]]
 
 
 class Recorder:
-    """Notes every collective that this process fires while it is active. One per process.
+    """Records every collective that this process fires while it is active. One per process.
 
-    ``strange``: names of ops that look like collectives and have no kind.
+    ``strange``: names of ops that look like collectives but have no kind.
     """
 
     def __init__(self) -> None:
@@ -52,10 +52,10 @@ class Recorder:
         self._active = False
         self._mode: Any = None
         if not has("OpOverload.redispatch"):
-            # In this release nothing can stand in front of one op and pass its call on.
+            # In such a release, a kernel for one op cannot pass the call on.
             self._mode = _Mode(self)
             return
-        # Kept, because the kernels go when their libraries do.
+        # The kernels live only as long as their libraries.
         library: Any = torch.library.Library
         self._libraries = {name: library(name, "IMPL") for name in NAMESPACES}
         for name in torch._C._dispatch_get_all_op_names():
@@ -76,14 +76,14 @@ class Recorder:
         self._active = False
 
     def _kernel(self, name: str, op: Any) -> Callable[..., Any]:
-        """The kernel in front of an op: it notes the call, and passes it on."""
+        """A kernel that records the call of an op and passes it on."""
         run = op.redispatch
         below = torch._C._dispatch_keyset_full_after(getattr(torch._C.DispatchKey, _KEY))
 
         def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
             if not self._active:
                 return run(keyset & below, *args, **kwargs)
-            # Functional collectives consist of c10d ops, which must not count again.
+            # Functional collectives call c10d ops, which must not be counted again.
             self._active = False
             try:
                 self._note(name, args)
@@ -102,7 +102,7 @@ class Recorder:
         self._fired.append((kind, group_name(args[group]), nbytes(args[operand]), backward))
 
     def take(self, axes: Axes) -> tuple[Collective, ...]:
-        """The collectives fired since the last call; ``axes`` says what a group's name means."""
+        """The collectives fired since the last call. ``axes`` maps a group name to mesh axes."""
         fired, self._fired = self._fired, []
         return tuple(
             Collective(kind, *axes(group), size, "backward" if backward else "forward")
@@ -111,7 +111,7 @@ class Recorder:
 
 
 class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Stands in front of every op, and has a recorder note the collectives among them."""
+    """Intercepts every op and passes the collectives to a recorder."""
 
     def __init__(self, recorder: Recorder):
         super().__init__()  # type: ignore[no-untyped-call]
@@ -120,8 +120,8 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Pass the op on; the ops of which it consists do not count again."""
-        # DTensor first takes the op apart; the ops that it makes of it come here too.
+        """Record the op if it is a collective, and run it without counting the ops inside."""
+        # DTensor handles the op first. The ops that it calls on local tensors arrive here.
         if any(issubclass(one, DTensor) for one in types):
             return NotImplemented
         recorder, name = self._recorder, func._schema.name
@@ -139,10 +139,9 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class GroupAxes:
-    """What a process group means to one rank: the axes of a mesh, and the size.
+    """Maps a process group of one rank to the axes of a mesh, and to its size.
 
-    ``meshes``: the meshes in which a group's axes are looked for, in this order, each with the
-    names of its groups, axis by axis.
+    ``meshes``: the meshes to search, in this order. Each has the names of its groups, one per axis.
     """
 
     def __init__(self, rank: int, meshes: Iterable[tuple[Mesh, list[str]]]):
@@ -154,10 +153,10 @@ class GroupAxes:
                 self._known.setdefault(name, ((axis,), size))
 
     def __call__(self, group: str) -> tuple[tuple[str, ...], int]:
-        """Axes in mesh order, and size; no axes for a group that is not along any."""
+        """Axes in mesh order, and the size. No axes if the group is not along mesh axes."""
         if group not in self._known:
             ranks = parse_ranks(group)
-            # Its ranks alone do not tell one axis of size 1 from another.
+            # A group given as one rank does not tell which axis of size 1 it belongs to.
             narrow = ranks is not None and len(ranks) == 1
             if ranks is None:
                 c10d: Any = dist.distributed_c10d
@@ -168,11 +167,11 @@ class GroupAxes:
         return self._known[group]
 
     def _narrow(self, mesh: Mesh, ranks: frozenset[int]) -> tuple[str, ...]:
-        """The first axis of size 1, along which every rank is alone."""
+        """The first mesh axis of size 1. Every rank is alone along it."""
         return next(((name,) for name, size in mesh.axes if size == 1), ())
 
     def _along(self, mesh: Mesh, ranks: frozenset[int]) -> tuple[str, ...]:
-        """The fewest axes of size > 1 along which this rank's group has these ranks."""
+        """The smallest set of axes of size > 1 whose group of this rank is ``ranks``."""
         place = mesh.devices.index(self._rank)
         wide = [name for name, size in mesh.axes if size > 1]
         for count in range(1, len(wide) + 1):
@@ -186,12 +185,12 @@ class GroupAxes:
 def find_count_differences(
     fired: Counter[CollectiveKind], counted: Mapping[Any, int]
 ) -> tuple[str, ...]:
-    """How the recorder's counts differ from CommDebugMode's, a sentence for each kind.
+    """A sentence for each kind whose counts differ between the recorder and CommDebugMode.
 
-    ``counted``: the result of ``get_comm_counts``, by op; it spells functional collectives without
-    the leading underscore.
+    ``counted``: the result of ``get_comm_counts``, by op. It has functional collectives without the
+    leading underscore.
     """
-    theirs: Counter[CollectiveKind] = Counter()
+    debug_counts: Counter[CollectiveKind] = Counter()
     unknown = []
     for op, count in counted.items():
         namespace, _, name = str(op).partition(".")
@@ -199,12 +198,12 @@ def find_count_differences(
         if row is None:
             unknown.append(f"CommDebugMode counts {op}, which has no kind")
         else:
-            theirs[row[0]] += count
+            debug_counts[row[0]] += count
     return (
         *unknown,
         *(
-            f"the recorder counts {fired[kind]} {kind}, CommDebugMode {theirs[kind]}"
-            for kind in sorted(fired.keys() | theirs.keys())
-            if fired[kind] != theirs[kind]
+            f"the recorder counts {fired[kind]} {kind}, CommDebugMode {debug_counts[kind]}"
+            for kind in sorted(fired.keys() | debug_counts.keys())
+            if fired[kind] != debug_counts[kind]
         ),
     )

@@ -1,8 +1,8 @@
 """Which line of Python makes a mesh, an input or the result of a step in torch?
 
-The adapter evaluates these lines and a stand-alone script prints them. This module knows no torch:
-lines are text here. They call what `names.format_imports` imports; ``mesh`` is the mesh of the
-question. `op_table` has the lines of ops.
+The adapter evaluates these lines, and a stand-alone script prints them. This module does not import
+torch: lines are text here. They use the names of `names.format_imports`. ``mesh`` is the mesh of
+the question. `op_table` has the lines of ops.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from cases.notation import to_placements
 from cases.ops import OPS
 from cases.program import TensorType
 
-# The region of a question -> what a script has after ``with``.
+# Context of a question -> the expression after ``with`` in a script.
 CONTEXTS = {"loss_parallel": "loss_parallel()"}
 
-# What lines call by name, so that no variable may have such a name. Tests check this for each op.
+# Names that lines use. No variable may have such a name. Tests check this for each op.
 RESERVED_NAMES = {
     "torch", "F", "DeviceMesh", "DTensor", "Partial", "Replicate", "Shard", "distribute_tensor",
     "dtensor", "manual_seed", "local_map", "loss_parallel", "CommDebugMode",
@@ -35,12 +35,12 @@ _STRIDED = re.compile(r"SS\((\d+),(\d+)\)")
 
 
 def variable_name(name: str) -> str:
-    """The Python variable for a name of the program: itself, unless Python or a line needs it."""
+    """The Python variable for a name of the program. Keywords and `RESERVED_NAMES` get a ``_``."""
     return f"{name}_" if is_taken(name, RESERVED_NAMES) else name
 
 
 def mesh_variable(given: Input) -> str:
-    """The variable of the mesh that an input lives on."""
+    """The variable of the mesh of an input."""
     if given.view is not None:
         return variable_name(given.view)
     return "mesh" if given.mesh is None else f"mesh_of_{variable_name(given.name)}"
@@ -56,7 +56,7 @@ def mesh_source(mesh: Mesh) -> str:
 
 
 def is_given_by_device(given: Input) -> bool:
-    """Whether an input is given as one array for each device. A partial input always is.
+    """Whether an input has one array for each device. A Partial input always has.
 
     In a dry run ``per_device`` is empty or None.
     """
@@ -64,13 +64,13 @@ def is_given_by_device(given: Input) -> bool:
 
 
 def input_source(given: Input, mesh: Mesh, differentiated: bool = False) -> str:
-    """How an input becomes a DTensor on ``mesh``.
+    """The expression that makes an input a DTensor on ``mesh``.
 
-    Before the line, the name stands for the global array or for the array of this rank.
+    Before the line, the variable holds the global tensor or the local tensor of this rank.
     ``differentiated``: whether a step is the gradient with respect to this input.
 
     Raises:
-        NotationError: placements cannot say the layout.
+        NotationError: placements cannot express the layout.
     """
     name, where = variable_name(given.name), mesh_variable(given)
     placements = placements_source(given.layout, mesh)
@@ -79,14 +79,14 @@ def input_source(given: Input, mesh: Mesh, differentiated: bool = False) -> str:
         return f"distribute_tensor({name}, {where}, {placements}){leaf}"
     # Without shape and stride torch assumes that all shards have the same size.
     stride = tuple(math.prod(given.shape[dim + 1 :]) for dim in range(len(given.shape)))
-    whole = f", shape=torch.Size({list(given.shape)}), stride={stride}" if given.shape else ""
-    return f"DTensor.from_local({name}, {where}, {placements}, run_check=False{whole}){leaf}"
+    sizes = f", shape=torch.Size({list(given.shape)}), stride={stride}" if given.shape else ""
+    return f"DTensor.from_local({name}, {where}, {placements}, run_check=False{sizes}){leaf}"
 
 
 def mesh_step_source(step: MeshStep, base: str, axes: tuple[str, ...], made: Container[str]) -> str:
-    """How a mesh is derived from the one in variable ``base`` with ``axes``.
+    """The expression that derives a mesh from the mesh in variable ``base`` with ``axes``.
 
-    ``made``: the names of earlier mesh steps, which ``mesh_concatenate`` can join as well.
+    ``made``: the names of earlier mesh steps, which ``mesh_concatenate`` can also join.
     """
     match step.op:
         case "mesh_slice":
@@ -120,15 +120,15 @@ def step_source(
     home: str = "mesh",
     known: Callable[[], Mapping[str, TensorType]] = dict,
 ) -> str:
-    """The expression of a step; its result lives on ``mesh``, in variable ``home``.
+    """The expression of a step. Its result is on ``mesh``, which is in variable ``home``.
 
-    ``known``: gives the shape and dtype of every name; few ops need them.
+    ``known``: returns the shape and dtype of every name. Few ops need them.
 
     Raises:
         CannotAnswer: torch has no line for the op with these parameters.
-        NotationError: placements cannot say the layout asked for.
+        NotationError: placements cannot express the requested layout.
     """
-    # torch.max over everything has no keepdim, and the others need none to drop dims.
+    # torch.max over all dims has no keepdim. Other reductions drop dims by default.
     elsewhere = ("view",) if step.params.get("keepdims") else ("view", "keepdims")
     texts = given_texts(step, variable_name, elsewhere)
     given, op = tuple(texts), OPS[step.op]
@@ -165,10 +165,10 @@ def assignment_line(result: str, source: str) -> str:
 
 @lru_cache(maxsize=65536)
 def placements_source(layout: Layout, mesh: Mesh) -> str:
-    """``[Shard(0), Partial("sum")]``, one per axis of ``mesh``.
+    """``[Shard(0), Partial("sum")]``, one placement per axis of ``mesh``.
 
     Raises:
-        NotationError: placements cannot say the layout.
+        NotationError: placements cannot express the layout.
     """
     return "[" + ", ".join(map(_placement, to_placements(layout, mesh))) + "]"
 

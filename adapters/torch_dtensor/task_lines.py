@@ -1,6 +1,6 @@
-"""Which lines do ranks evaluate to answer a question? It makes a `Task` of the question.
+"""Which lines do ranks evaluate to answer a question? The result is a `Task`.
 
-This module knows no torch. If the adapter has no lines for a question, it raises `CannotAnswer`.
+This module does not import torch. It raises `CannotAnswer` if there are no lines for a question.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from cases.program import infer_types
 from cases.recipes import RECIPES
 from cases.recipes.layouts import observed_names, unsharded_names
 
-# CommDebugMode counts the collectives of one question in so many too. For every question it would
-# cost a tenth of the speed. The id decides, so that the order of questions does not matter.
+# CommDebugMode checks the collectives of one question in `CHECK_INTERVAL`. Checking all would cost
+# a tenth of the speed. The question id decides, so the order of questions does not matter.
 CHECK_INTERVAL = 8
 
 Meshes = list[tuple[str, Mesh]]
@@ -45,8 +45,8 @@ def make_task(question: Question) -> Task:
     if question.context is not None and question.context not in CONTEXTS:
         raise CannotAnswer(f"the context {question.context}: no region of that name")
     meshes, derived = _mesh_lines(question)
-    homes = mesh_derivation.meshes_of_tensors(question)
-    inputs = _input_lines(question, meshes, homes)
+    mesh_of = mesh_derivation.meshes_of_tensors(question)
+    inputs = _input_lines(question, meshes, mesh_of)
     variables = {data.line.name: data.where for data in inputs}
     types = functools.cache(lambda: infer_types(question))
     steps = []
@@ -55,12 +55,12 @@ def make_task(question: Question) -> Task:
         first = next(iter(step.operands), None)
         where = "mesh" if first is None else variables[first]
         where = variables[step.result] = variable_name(view) if isinstance(view, str) else where
-        steps.append(_line(step.result, step_source, step, homes[step.result], where, types))
+        steps.append(_line(step.result, step_source, step, mesh_of[step.result], where, types))
     return Task(
         question.mesh, tuple(meshes), derived, inputs, tuple(steps), question.check,
         _is_checked(question), _find_whole_results(question), question.context or "",
         tuple(
-            TensorOnDerivedMesh(name, variables[name], home) for name, home in homes.items()
+            TensorOnDerivedMesh(name, variables[name], home) for name, home in mesh_of.items()
             if variables[name] not in dict(meshes)
         ),
     )  # fmt: skip
@@ -71,7 +71,7 @@ def _recipe_task(question: Question, recipe: Recipe) -> Task:
     if recipe.name not in RECIPES:
         raise CannotAnswer(f"the recipe {recipe.name}: no module of that name")
     kind = RECIPES[recipe.name]
-    # The unsharded step is there for its values, and a dry run has none.
+    # Only the values of the unsharded step matter. A dry run has no values.
     unsharded = unsharded_names(kind) if question.mode == "real" else ()
     return Task(
         question.mesh, (("mesh", question.mesh),), (), (), (),
@@ -84,16 +84,16 @@ def _is_checked(question: Question) -> bool:
 
 
 def _input_lines(
-    question: Question, meshes: Meshes, homes: dict[str, Mesh]
+    question: Question, meshes: Meshes, mesh_of: dict[str, Mesh]
 ) -> tuple[InputData, ...]:
-    """The inputs. Where an input has a mesh of its own, that is added to ``meshes``."""
+    """The inputs. If an input has its own mesh, that mesh is added to ``meshes``."""
     differentiated = {step.args[1] for step in question.steps if step.op == "grad"}
     late = {step.result: step.after for step in question.mesh_steps if step.after}
     inputs: list[InputData] = []
     for given in question.inputs:
         if given.view in late and late[given.view] not in [data.line.name for data in inputs]:
             raise CannotAnswer(f"the mesh {given.view} is not there yet", given.name)
-        where, home = mesh_variable(given), homes[given.name]
+        where, home = mesh_variable(given), mesh_of[given.name]
         if given.mesh is not None:
             meshes.append((where, given.mesh))
         line = _line(given.name, input_source, given, home, given.name in differentiated)
@@ -110,7 +110,7 @@ def _line(name: str, source: Callable[..., str], *args: object) -> Line:
 
 
 def _find_whole_results(question: Question) -> tuple[str, ...]:
-    """The plain results that are whole on every rank, and what is made of them alone."""
+    """The plain results that are whole on every rank, and the results computed only from them."""
     found: set[str] = set()
     for step in question.steps:
         names = {*step.operands}
@@ -126,7 +126,7 @@ def _mesh_lines(question: Question) -> tuple[Meshes, tuple[Line, ...]]:
     lines: list[Line] = []
     for step in question.mesh_steps:
         if isinstance(sizes := step.params.get("from"), dict):
-            # The question's mesh is itself derived from this one, and then takes its place.
+            # The question's mesh is derived from this one. Then it replaces this one.
             meshes[0] = ("mesh", Mesh(tuple(sizes.items()), question.mesh.devices))
             if step.after:
                 raise CannotAnswer(
@@ -143,7 +143,7 @@ def _mesh_lines(question: Question) -> tuple[Meshes, tuple[Line, ...]]:
 
 
 def count_ranks(task: Task) -> int:
-    """How many ranks a task needs: one for each device up to the last that a mesh names."""
+    """The number of ranks for a task: one more than the highest device of its meshes."""
     return 1 + max(max(mesh.devices) for _, mesh in task.meshes)
 
 

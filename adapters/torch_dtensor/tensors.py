@@ -1,6 +1,6 @@
-"""How does an array become a torch tensor, and a tensor an array? Bytes for bytes, no arithmetic.
+"""How is an array converted to a torch tensor and back? The bytes are copied without arithmetic.
 
-Knows nothing of meshes or layouts.
+This module knows nothing of meshes or layouts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
 def to_tensor(array: Array) -> torch.Tensor:
-    """A contiguous CPU tensor of its own with the elements of ``array``.
+    """A new contiguous CPU tensor with the elements of ``array``.
 
     Raises:
         KeyError: the dtype is not in `DTYPES`.
@@ -23,14 +23,14 @@ def to_tensor(array: Array) -> torch.Tensor:
     dtype = _DTYPES[array.dtype]
     if not array.data:
         return torch.empty(array.shape, dtype=dtype)
-    # A copy that may be written to: torch warns of memory that may not.
+    # The bytearray is a writable copy. torch warns about read-only memory.
     return torch.frombuffer(bytearray(array.data), dtype=dtype).reshape(array.shape)
 
 
 def to_array(tensor: torch.Tensor) -> Array:
-    """The elements of a plain tensor in C order. Waits for it where a collective still fills it.
+    """The elements of a plain tensor in C order. Waits for a collective that still writes to it.
 
-    A dtype outside `DTYPES` keeps torch's name for it.
+    A dtype outside `DTYPES` keeps its torch name.
     """
     if isinstance(tensor, AsyncCollectiveTensor):
         tensor = tensor.wait()
@@ -38,7 +38,7 @@ def to_array(tensor: torch.Tensor) -> Array:
     name = _NAMES.get(tensor.dtype) or str(tensor.dtype).removeprefix("torch.")
     if not tensor.numel():
         return Array(name, tuple(tensor.shape), b"")
-    # NumPy has no bfloat16, and any dtype can be seen as bytes once the tensor has a dim.
+    # NumPy has no bfloat16. A tensor with at least one dim can be viewed as bytes in any dtype.
     data = tensor.numpy() if name in _NUMPY else tensor.reshape(-1).view(torch.uint8).numpy()
     return Array(name, tuple(tensor.shape), data.tobytes())
 

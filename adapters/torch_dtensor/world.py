@@ -1,7 +1,7 @@
-"""How are ranks started, asked and ended? A group of forked processes, and what can happen to them.
+"""How are ranks started, asked and stopped? They are forked processes.
 
-Notices deaths, silence and deadlines, and turns them into ends of answers. Of a message it only
-knows whether a rank raised. This process is forked, so nothing here may start a thread.
+This module reports a dead rank as `Crashed`, and a silent rank or a missed deadline as `Hung`. It
+does not look into messages, except for `Raised`. It must not start a thread, because it forks.
 """
 
 from __future__ import annotations
@@ -32,33 +32,31 @@ from adapters.torch_dtensor.rank_messages import (
 )
 from cases.model import Mesh
 
-# If ranks that are waited for say nothing for so many seconds, and hardly used or wanted a
-# processor, they wait for one another for ever. Ranks that only lack a processor are runnable and
-# not asleep. Ranks that are about to raise may be at work for a minute first: torch 2.15 lays
-# attention out.
+# If all awaited ranks are silent and asleep for this many seconds, they wait for one another for
+# ever. Silence alone is not enough: a rank that lacks a processor is runnable, and torch 2.15 can
+# search for a minute for a layout of attention before it raises.
 SILENCE = 2.0
-# The same after one of the ranks has raised and will not come.
+# The same, after a rank has raised and will never join the collective.
 SILENCE_AFTER_ERROR = 1.0
-# Seconds between looks at the ranks.
+# Seconds between two samples of the state of the ranks.
 SAMPLE_INTERVAL = 0.25
-# The share of looks that may find a rank running: threads of gloo wake up now and then.
+# The share of samples that may find a rank running: gloo threads wake up now and then.
 MAX_RUNNING_SHARE = 0.25
-# Clock ticks of a processor, some 10 ms each, that a rank may use meanwhile.
+# Clock ticks of a processor, about 10 ms each, that a sleeping rank may use.
 MAX_TICKS = 3
-# Seconds for ranks to write their stacks. A signal handler takes microseconds.
+# Seconds for ranks to write their stacks. The signal handler needs microseconds.
 STACK_SECONDS = 0.4
-# Seconds for a rank to end after its link has ended.
+# Seconds for a rank to exit after its socket has closed.
 EXIT_SECONDS = 1.0
-# File descriptors of a rank, besides the inherited ones, beyond which its world is renewed. Each
-# mesh of two axes costs a rank some 12, and 6 threads; with thousands everything is several times
-# slower.
+# A world is replaced when a rank has this many file descriptors. Each mesh of two axes costs a rank
+# about 12 descriptors and 6 threads. With thousands of them, everything is several times slower.
 FD_LIMIT = 256
 
 Serve = Callable[[int, int, socket.socket, str, int, memoryview], None]
 
 
 class WorldFailure(Exception):
-    """The world cannot be used again; ``end`` says how the question that met this ended."""
+    """The world is no longer usable. ``end`` says how the current question ended."""
 
     def __init__(self, end: Crashed | Hung):
         super().__init__(str(end))
@@ -66,10 +64,10 @@ class WorldFailure(Exception):
 
 
 class World:
-    """Ranks 0 to ``size`` - 1, alive from here to `close`, each running ``serve``.
+    """Processes for ranks 0 to ``size`` - 1. Each runs ``serve`` until `close`.
 
-    Ranks meet in a file in memory, so that those of two worlds cannot. They talk over the loopback
-    interface, and die with this process.
+    Each world has its own in-memory file for the rendezvous, so two worlds cannot mix. The ranks
+    communicate over the loopback interface. They die with this process.
 
     Raises:
         RuntimeError: this process has threads, which a fork would leave behind.
@@ -98,23 +96,23 @@ class World:
             self._selector.register(link, selectors.EVENT_READ, _Inbox(number))
 
     def _live(self, number: int, serve: Serve, link: socket.socket) -> None:
-        """What a rank does in its own process, from its fork to its end."""
+        """Run one rank in its own process."""
         store = f"/proc/self/fd/{self._store}"
         serve(number, self.size, link, store, self._stacks[number], self._progress)
 
     def usable(self) -> bool:
         """Whether every rank lives and has file descriptors to spare."""
-        # A rank sends nothing unasked, so if there is something to read it is the end.
+        # An idle rank sends nothing. A readable socket means that the rank has exited.
         if self._selector.select(0):
             return False
         grown, self._grown = self._grown, False
         return not grown or all(len(os.listdir(f"/proc/{pid}/fd")) < FD_LIMIT for pid in self._pids)
 
     def ask(self, task: Task, deadline: float) -> dict[int, RankMessage]:
-        """Give a task to every rank; the first message of each about it.
+        """Send a task to every rank, and return the first message of each rank.
 
         Raises:
-            WorldFailure: as for `send` and `hear`.
+            WorldFailure: see `send` and `hear`.
         """
         self._printed = fork.stderr_size()
         new = {mesh for _, mesh in task.meshes} - self._meshes
@@ -131,63 +129,63 @@ class World:
         """Send a message to some ranks.
 
         Raises:
-            WorldFailure: a rank is dead, or does not listen by ``deadline`` (of `time.monotonic`).
+            WorldFailure: a rank is dead, or does not read before ``deadline`` (`time.monotonic`).
         """
         body = rank_messages.encode_frame(message)
         for rank in ranks:
-            left = memoryview(body)
-            while left:
+            remaining = memoryview(body)
+            while remaining:
                 try:
-                    left = left[self._links[rank].send(left) :]
+                    remaining = remaining[self._links[rank].send(remaining) :]
                 except BlockingIOError:
                     self._wait(rank, deadline)
                 except ConnectionError:
                     raise self._crashed(rank) from None
 
     def _wait(self, rank: int, deadline: float) -> None:
-        """Wait until the link of a rank takes more, which an idle rank's does at once."""
+        """Wait until the socket of a rank accepts more data. An idle rank reads at once."""
         seconds = max(deadline - time.monotonic(), 0)
         if not select.select([], [self._links[rank]], [], seconds)[1]:
             raise self._hung("a rank does not listen", {rank}, {})
 
     def hear(self, ranks: Iterable[int], deadline: float) -> dict[int, RankMessage]:
-        """The next message of each of some ranks.
+        """The next message of each rank in ``ranks``.
 
         Raises:
-            WorldFailure: a rank of the world died, or some were silent: at ``deadline``, or when
-                all of them have been asleep for `SILENCE`, or for `SILENCE_AFTER_ERROR` if another
-                has raised.
+            WorldFailure: a rank of the world died, or a rank in ``ranks`` sent nothing before
+                ``deadline``, or all silent ranks were asleep for `SILENCE` seconds (for
+                `SILENCE_AFTER_ERROR` seconds if another rank has raised).
         """
         due = set(ranks)
-        said: dict[int, RankMessage] = {}
+        replies: dict[int, RankMessage] = {}
         raised: list[int] = []
-        looks: list[_Activity] = []
+        samples: list[_Activity] = []
         while due:
-            left = deadline - time.monotonic()
-            for_ever = _are_asleep(looks, SILENCE_AFTER_ERROR if raised else SILENCE)
-            if left <= 0 or for_ever:
-                why = "every rank waits, and none works" if for_ever else "no answer in time"
-                if for_ever and raised:
+            remaining = deadline - time.monotonic()
+            deadlocked = _are_asleep(samples, SILENCE_AFTER_ERROR if raised else SILENCE)
+            if remaining <= 0 or deadlocked:
+                why = "every rank waits, and none works" if deadlocked else "no answer in time"
+                if deadlocked and raised:
                     why = f"rank {min(raised)} raised, and others waited for it in a collective"
-                raise self._hung(why, due, said, raised)
+                raise self._hung(why, due, replies, raised)
             dead = []
-            heard = self._selector.select(min(left, SAMPLE_INTERVAL))
-            looks = [] if heard else [*looks, *self._look(due)]
+            heard = self._selector.select(min(remaining, SAMPLE_INTERVAL))
+            samples = [] if heard else [*samples, *self._look(due)]
             for key, _ in heard:
                 inbox: _Inbox = key.data
                 if not inbox.fill(self._links[inbox.rank]):
                     dead.append(inbox.rank)
                 elif inbox.rank in due and (message := inbox.next()) is not None:
-                    said[inbox.rank] = message
+                    replies[inbox.rank] = message
                     due.discard(inbox.rank)
                     if isinstance(message, Raised):
                         raised.append(inbox.rank)
             if dead:
                 raise self._crashed(*dead)
-        return said
+        return replies
 
     def _look(self, ranks: Iterable[int]) -> list[_Activity]:
-        """What the ranks are doing; None if one is just ending, which its link will tell."""
+        """A sample of the state of ``ranks``. Empty if one is exiting: its socket reports that."""
         used, running = [], False
         try:
             for rank in ranks:
@@ -200,7 +198,7 @@ class World:
         return [_Activity(time.monotonic(), tuple(used), running)]
 
     def close(self) -> None:
-        """Kill every rank and wait until it is gone. May be called again."""
+        """Kill every rank and wait until it has exited. A second call does nothing."""
         for pid in self._pids:
             os.kill(pid, signal.SIGKILL)
         for pid in self._pids:
@@ -217,34 +215,34 @@ class World:
 
     def _crashed(self, *dead: int) -> WorldFailure:
         fates = {rank: fork.describe_exit(self._pids[rank], EXIT_SECONDS) for rank in sorted(dead)}
-        # If several died, a killed one is more likely the cause than one that left.
+        # If several ranks are dead, one that died of a signal is the more likely cause.
         rank = min(fates, key=lambda rank: (not fates[rank].startswith("SIG"), rank))
-        # If several die of one fault, chance decides which of them is found dead first. Chance also
-        # decides how overwritten memory ends them: malloc aborts, or the next access faults.
+        # Overwritten memory ends a rank by chance in one of two ways: malloc aborts, or the next
+        # access faults. The answer must not depend on that.
         how = "SIGABRT or SIGSEGV" if fates[rank] in ("SIGABRT", "SIGSEGV") else fates[rank]
         ends = "".join(f"rank {rank}: {fate}\n" for rank, fate in fates.items())
         printed = ends + fork.read_stderr_since(self._printed)
         return WorldFailure(Crashed(f"a rank died: {how}", rank, printed))
 
     def _hung(
-        self, why: str, silent: set[int], said: dict[int, RankMessage], raised: Sequence[int] = ()
+        self, why: str, ranks: set[int], replies: dict[int, RankMessage], raised: Sequence[int] = ()
     ) -> WorldFailure:
-        stacks = self._read_stacks(sorted(silent))
-        # The lowest rank and not the quickest, so that every run gives the same.
-        if raised and isinstance(what := said[min(raised)], Raised):
+        stacks = self._read_stacks(sorted(ranks))
+        # Report the lowest rank, not the fastest. Then every run reports the same.
+        if raised and isinstance(what := replies[min(raised)], Raised):
             text = f"rank {min(raised)}: {what.error}: {what.line}"
             return WorldFailure(Hung(why, what.place, text, stacks))
-        # The rank that is furthest behind keeps the others waiting.
-        place = min((self._progress[rank] for rank in silent), default=-1)
+        # The others wait for the rank that is furthest behind.
+        place = min((self._progress[rank] for rank in ranks), default=-1)
         return WorldFailure(Hung(why, self._places[place], "", stacks))
 
     def _read_stacks(self, ranks: list[int]) -> tuple[str, ...]:
-        """The Python stack of each of ``ranks`` outside this suite; "" for the others."""
+        """The Python stack of each rank in ``ranks`` without this suite's frames, else ""."""
         for rank in ranks:
             os.kill(self._pids[rank], signal.SIGUSR1)
         stop = time.monotonic() + STACK_SECONDS
         sizes, before = [0], [-1]
-        # Until all have written, and the texts have stopped growing.
+        # Wait until all have written and the sizes no longer grow.
         while time.monotonic() < stop and (sizes != before or not all(sizes)):
             time.sleep(0.02)
             before, sizes = sizes, [os.fstat(self._stacks[rank]).st_size for rank in ranks]
@@ -256,38 +254,38 @@ class World:
 
 
 class _Activity(NamedTuple):
-    """What was seen of some ranks: when, their processor ticks so far, whether one was running."""
+    """A sample of some ranks: the time, processor ticks of each so far, whether any was running."""
 
     at: float
     used: tuple[int, ...]
     running: bool
 
 
-def _are_asleep(looks: Sequence[_Activity], seconds: float) -> bool:
-    """Whether the ranks have been asleep for so long."""
-    if not looks or looks[-1].at - looks[0].at < seconds:
+def _are_asleep(samples: Sequence[_Activity], seconds: float) -> bool:
+    """Whether the ranks have been asleep for ``seconds``."""
+    if not samples or samples[-1].at - samples[0].at < seconds:
         return False
-    recent = [look for look in looks if looks[-1].at - look.at <= seconds + SAMPLE_INTERVAL]
+    recent = [one for one in samples if samples[-1].at - one.at <= seconds + SAMPLE_INTERVAL]
     used = max(last - first for first, last in zip(recent[0].used, recent[-1].used, strict=True))
-    awake = sum(look.running for look in recent)
+    awake = sum(one.running for one in recent)
     return used <= MAX_TICKS and awake <= MAX_RUNNING_SHARE * len(recent)
 
 
 def _stat(path: str) -> list[str]:
-    """The fields of a ``stat`` file of proc(5) from the third, the state, on."""
+    """The fields of a ``stat`` file of proc(5), starting at the third, which is the state."""
     with open(path) as file:
         return file.read().rpartition(")")[2].split()
 
 
 class _Inbox:
-    """What has come from one rank and is not yet a whole message."""
+    """A buffer for the bytes of one rank that are not yet a complete message."""
 
     def __init__(self, rank: int):
         self.rank = rank
         self._received = FrameBuffer()
 
     def fill(self, link: socket.socket) -> bool:
-        """Take in what has come; False at the end, which is the rank's."""
+        """Read the available bytes. False if the rank has closed its end."""
         try:
             data = link.recv(1 << 20)
         except BlockingIOError:
@@ -298,6 +296,6 @@ class _Inbox:
         return bool(data)
 
     def next(self) -> RankMessage | None:
-        """The next whole message, None if there is none yet."""
+        """The next complete message. None if there is not one yet."""
         body = self._received.next()
         return None if body is None else rank_messages.from_rank.decode(body)

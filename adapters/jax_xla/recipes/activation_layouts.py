@@ -1,7 +1,7 @@
-"""Where does every activation of a recipe lie? Logical dims, and rules for them, as in MaxText.
+"""Which sharding does each activation of a recipe have? Logical dims and axis rules, as in MaxText.
 
-An activation has a name in the model and a logical name per dim. Rules say which mesh axes each
-logical name stands for under a parallel plan. Refuses to know what a model computes.
+Each activation has a name and a logical name per dim. The rules of a parallel plan map each logical
+name to mesh axes. This module does not know what a model computes.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from cases.recipes import RecipeKind
 
-# ``norm_length`` is the sequence between the parts that tensor parallelism splits, ``length`` the
-# sequence inside them.
+# ``length`` is the sequence dim inside the submodules that tensor parallelism shards.
+# ``norm_length`` is the sequence dim between them.
 Logical = Literal["batch", "norm_length", "length", "heads", "hidden", "vocab", ""]
 
 ACTIVATIONS: dict[str, tuple[Logical, ...]] = {
     "residual": ("batch", "norm_length", ""),
     "normed": ("batch", "length", ""),
     "queries": ("batch", "length", "heads", ""),
-    # A query looks at keys of the whole sequence.
+    # A query attends to the keys of the whole sequence.
     "keys": ("batch", "", "heads", ""),
     "hidden": ("batch", "length", "hidden"),
     "logits": ("batch", "length", "vocab"),
-    # A model whose input has rows only.
+    # Activations of a model without a sequence dim.
     "row": ("batch", ""),
     "row_hidden": ("batch", "hidden"),
 }
 
 
 def logical_axis_rules(row: RecipeKind) -> dict[Logical, tuple[str, ...]]:
-    """The mesh axes that split each logical dim under the plan of ``row``, major to minor."""
+    """The mesh axes that shard each logical dim in the parallel plan of ``row``, major to minor."""
     tensor = (row.tensor,) if row.tensor else ()
     return {
         "batch": row.batch,
@@ -49,7 +49,7 @@ def logical_axis_rules(row: RecipeKind) -> dict[Logical, tuple[str, ...]]:
 
 
 def activation_spec(row: RecipeKind, name: str) -> PartitionSpec:
-    """The layout of the activation called ``name`` under the plan of ``row``."""
+    """The PartitionSpec of the activation ``name`` in the parallel plan of ``row``."""
     there = logical_axis_rules(row)
     return PartitionSpec(*(there[one] or None for one in ACTIVATIONS[name]))
 
@@ -57,7 +57,7 @@ def activation_spec(row: RecipeKind, name: str) -> PartitionSpec:
 def constrain_activation(
     x: jax.Array, name: str, row: RecipeKind, mesh: jax.sharding.Mesh
 ) -> jax.Array:
-    """The activation called ``name``, in the layout of its plan and named for `REMAT_POLICY`."""
+    """Constrain the sharding of the activation ``name``, and name it for `REMAT_POLICY`."""
     x = lax.with_sharding_constraint(x, NamedSharding(mesh, activation_spec(row, name)))
     named: jax.Array = checkpoint_name(x, name)
     return named
@@ -65,10 +65,10 @@ def constrain_activation(
 
 @partial(jax.custom_vjp, nondiff_argnums=(1, 2))
 def gather_weight(weight: jax.Array, used: NamedSharding, home: NamedSharding) -> jax.Array:
-    """A weight in the layout in which it is ``used``; its gradient is in the layout ``home``.
+    """Reshard a weight from ``home`` to ``used``. Its gradient is resharded to ``home``.
 
-    Without this, products alone also make XLA gather it, but not always in this way: if FSDP and
-    tensor parallelism split one dim of it and the mesh has a third axis, XLA gathers along both.
+    Without this, XLA can gather along too many axes: along the FSDP and the tensor axis, if both
+    shard one dim and the mesh has a third axis.
     """
     whole: jax.Array = lax.with_sharding_constraint(weight, used)
     return whole
@@ -86,6 +86,6 @@ def _scatter(
 
 gather_weight.defvjp(_gather, _scatter)
 
-# The activations of the forward pass that the backward pass finds if parameters are sharded. It
-# computes the others again, and so gathers each weight and passes each key again.
+# The backward pass of a recipe with sharded parameters reuses only these activations. It recomputes
+# the others, so it also repeats the collectives for weights and keys.
 REMAT_POLICY = jax.checkpoint_policies.save_only_these_names(*ACTIVATIONS)

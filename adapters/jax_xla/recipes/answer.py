@@ -1,6 +1,6 @@
-"""How does JAX answer a question about a recipe? By one training step, all of which is shown.
+"""How does JAX answer a question about a recipe? It runs one training step under ``jax.jit``.
 
-One program under ``jax.jit``, and in a run with data also the same step on one device.
+The answer shows all tensors of the step. With data, it also shows the same step on one device.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cases.recipes.parameter_values import all_arrays
 
 
 def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> None:
-    """Write what a training step of the question's recipe does into ``notes``.
+    """Write the observations of one training step of the question's recipe into ``notes``.
 
     Raises:
         RefusedByJax: JAX refused an input, or the step.
@@ -56,13 +56,13 @@ def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> N
             notes.see(answer_in_progress.observe_array(name, outputs[name], mesh), mesh)
     if notes.plan:
         return
-    whole = attempt("plain", lambda: _plain(row.model, tuple(sizes.items()), dtype))
+    results = attempt("plain", lambda: _plain(row.model, tuple(sizes.items()), dtype))
     for name in unsharded_names(row):
-        array = whole[name.removeprefix("plain/")]
+        array = results[name.removeprefix("plain/")]
         notes.see(Observed(name, array.dtype.name, array.shape, full=(pack(array),)), mesh)
 
 
-# The same for every recipe of a model, on every mesh.
+# The unsharded step is the same for every recipe of a model, on every mesh.
 @lru_cache(maxsize=64)
 def _plain(model: str, sizes: tuple[tuple[str, int], ...], dtype: str) -> dict[str, NDArray[Any]]:
     values = all_arrays(model, dict(sizes), dtype)

@@ -1,7 +1,7 @@
-"""What does each model compute, in JAX? Pure functions of arrays by name.
+"""What does each model compute in JAX? The models are pure functions of named arrays.
 
-The same functions run sharded and on one device. `ParallelHooks` say where activations lie and what
-passes between devices by hand. Refuses to know meshes.
+The same functions run sharded and on one device. `ParallelHooks` adds the shardings of activations
+and explicit collectives. This module knows nothing of meshes.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from cases.recipes import MODELS
 Arrays = Mapping[str, jax.Array]
 Sizes = Mapping[str, int]
 ExchangeSlots = Callable[[jax.Array], jax.Array]
-# Of queries, keys and values, and whether it is causal.
+# The arguments are queries, keys, values and ``causal``.
 Attend = Callable[[jax.Array, jax.Array, jax.Array, bool], jax.Array]
 
 EPSILON = 1e-5
-# Base of the rotary angles, as Llama 3 has it.
+# The base of the rotary angles, as in Llama 3.
 THETA = 500000.0
 
 
 def attend(q: jax.Array, k: jax.Array, v: jax.Array, causal: bool) -> jax.Array:
     """Attention of queries [b, s, heads, head] over keys and values [b, s, kv, head].
 
-    Query head h attends to key head h // (heads / kv); if ``causal``, to no later position.
+    Query head h uses key head h // (heads / kv). Causal attention masks later keys.
     """
     batch, seq, kv, head = k.shape
     grouped = q.reshape(batch, seq, kv, -1, head)
@@ -51,12 +51,12 @@ def experts(
     send: ExchangeSlots = _here,
     fetch: ExchangeSlots = _here,
 ) -> jax.Array:
-    """The output of each token's expert, times its probability, for x [b, s, dim].
+    """Mixture of experts: the output of each token's top expert times the router probability.
 
-    Tokens are put into rooms [expert, place, dim] with a place for each, so that none is dropped:
-    GShard's dispatch (arXiv 2006.16668), its capacity the number of tokens. ``send`` brings rooms
-    [expert here, place, dim] to the experts ``w1`` [expert here, hidden, dim] and ``w2`` [expert
-    here, dim, hidden]; ``fetch`` undoes it.
+    ``x`` and the result are [b, s, dim]. As in GShard (arXiv 2006.16668), tokens are written to
+    slots ``rooms`` [expert, slot, dim]. The capacity is the number of tokens, so none is dropped.
+    ``send`` passes the slots to the devices with the experts ``w1`` [local expert, hidden, dim] and
+    ``w2`` [local expert, dim, hidden]. ``fetch`` sends them back.
     """
     tokens = x.reshape(-1, x.shape[-1])
     probabilities = jax.nn.softmax(_linear(tokens, router), axis=-1)
@@ -75,10 +75,10 @@ def _anywhere(x: jax.Array, name: str) -> jax.Array:
 
 
 class ParallelHooks(msgspec.Struct, frozen=True):
-    """What a parallel plan adds to a model; by default nothing, for a model on one device.
+    """What a parallel plan adds to a model. The defaults add nothing: all is on one device.
 
-    ``at``: puts an activation where it should lie, by its name in `activation_layouts.ACTIVATIONS`.
-    ``attend`` and ``experts``: as the functions of these names.
+    ``at``: constrains an activation by its name in `activation_layouts.ACTIVATIONS`. ``attend`` and
+    ``experts``: replace the functions of that name.
     """
 
     at: Callable[[jax.Array, str], jax.Array] = _anywhere
@@ -87,24 +87,24 @@ class ParallelHooks(msgspec.Struct, frozen=True):
 
 
 def forward(model: str, sizes: Sizes, moves: ParallelHooks, t: Arrays) -> jax.Array:
-    """The result ``out`` for parameters and inputs by name."""
+    """The result ``out`` of a model. ``t``: parameters and inputs by name."""
     return _FORWARD[model](sizes, moves, t)
 
 
 def loss(model: str, t: Arrays, out: jax.Array) -> jax.Array:
-    """The scalar that is differentiated, of ``out``."""
-    # Losses have at least float32.
+    """The scalar loss of ``out``."""
+    # The loss is computed in at least float32.
     out = out.astype(jnp.promote_types(out.dtype, jnp.float32))
     if MODELS[model].loss == "squares":
         return jnp.mean(jnp.square(out - t["target"]))
-    # A one-hot contraction, as in MaxText: of logits split by the vocabulary, each device finds
-    # what it has, and nothing is gathered.
+    # A one-hot contraction, as in MaxText. It works on logits sharded over the vocabulary without
+    # an all-gather.
     wanted = jax.nn.one_hot(t["labels"], out.shape[-1], dtype=out.dtype)
     return jnp.mean(jax.nn.logsumexp(out, axis=-1) - jnp.sum(wanted * out, axis=-1))
 
 
 def _linear(x: jax.Array, weight: jax.Array) -> jax.Array:
-    """Of a weight [out, in]."""
+    """Multiply ``x`` by ``weight``, [out, in]."""
     return jnp.einsum("...i,oi->...o", x, weight)
 
 
@@ -119,9 +119,9 @@ def _norm(x: jax.Array, weight: jax.Array) -> jax.Array:
 
 
 def _rotated(x: jax.Array) -> jax.Array:
-    """Of [b, s, heads, head]: each head's halves, rotated by angles that grow with position."""
+    """Apply rotary embeddings to ``x``, [b, s, heads, head], in pairs of head halves."""
     half = x.shape[-1] // 2
-    # bfloat16 cannot hold positions up to thousands.
+    # bfloat16 cannot represent positions in the thousands.
     wide = jnp.promote_types(x.dtype, jnp.float32)
     rates = THETA ** (-jnp.arange(half, dtype=wide) / half)
     angles = (jnp.arange(x.shape[1], dtype=wide)[:, None] * rates)[:, None, :]

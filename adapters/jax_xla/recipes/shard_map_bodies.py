@@ -1,7 +1,7 @@
-"""What do recipes pass between devices by hand? Tokens to experts, keys and values round a ring.
+"""Which collectives do recipes call explicitly? Expert parallelism and ring attention.
 
-Bodies of ``jax.shard_map``: every array in them is one device's share. The gradient is JAX's own,
-the transpose of each collective.
+These functions are bodies of ``jax.shard_map``. Every array in them is a local shard. JAX derives
+the gradient by transposing each collective.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Experts = Callable[[jax.Array, jax.Array, jax.Array, jax.Array], jax.Array]
 def experts(
     mesh: jax.sharding.Mesh, axis: str, x: PartitionSpec, router: PartitionSpec, w: PartitionSpec
 ) -> Experts:
-    """`models.experts`, with experts split by ``axis`` and tokens exchanged along it."""
+    """`models.experts` with experts sharded over ``axis`` and tokens exchanged along it."""
 
     def send(rooms: jax.Array) -> jax.Array:
         sent: jax.Array = lax.all_to_all(rooms, axis, split_axis=0, concat_axis=1, tiled=True)
@@ -40,11 +40,11 @@ def experts(
 
 
 def ring(mesh: jax.sharding.Mesh, axis: str, spec: PartitionSpec) -> models.Attend:
-    """`models.attend` of a sequence split by ``axis``: ring attention (arXiv 2310.01889).
+    """`models.attend` on a sequence sharded over ``axis``: ring attention (arXiv 2310.01889).
 
-    Each turn takes in the block of keys and values that is here and passes it on, so that none
-    holds them all. Softmax is kept as largest score, sum and mixture so far, and divided at the
-    end (online softmax).
+    In each turn, a device uses its current block of keys and values and passes it on. No device
+    holds all blocks. An online softmax keeps the largest score, the sum and the weighted values.
+    It divides at the end.
     """
     size = mesh.shape[axis]
     onward = [(one, (one + 1) % size) for one in range(size)]
@@ -56,15 +56,15 @@ def ring(mesh: jax.sharding.Mesh, axis: str, spec: PartitionSpec) -> models.Atte
         rows = me * here + jnp.arange(here)
         largest = jnp.full((batch, kv, grouped.shape[3], here), -jnp.inf, q.dtype)
         total, mixed = jnp.zeros_like(largest), jnp.zeros((*largest.shape, head), q.dtype)
-        # Unrolled, as a loop's body would be counted once.
+        # The loop is unrolled, because collectives in a loop body count once.
         for turn in range(size):
-            # A device's own block comes first, so that every row has seen a score.
+            # A device starts with its own block, so every row has a finite score.
             scores = jnp.einsum("bqngh,bknh->bngqk", grouped, k) / head**0.5
             if causal:
                 columns = (me - turn) % size * here + jnp.arange(here)
                 scores = jnp.where(rows[:, None] >= columns, scores, -jnp.inf)
             before = largest
-            # The result does not depend on it.
+            # The result does not depend on ``largest``, so it needs no gradient.
             largest = lax.stop_gradient(jnp.maximum(before, jnp.max(scores, axis=-1)))
             weights, shrink = jnp.exp(scores - largest[..., None]), jnp.exp(before - largest)
             total = total * shrink + jnp.sum(weights, axis=-1)

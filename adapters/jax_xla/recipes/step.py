@@ -1,7 +1,7 @@
 """What is one training step of a recipe, as a function for one ``jax.jit``?
 
-Forward, loss, gradients and plain gradient descent, with the shardings of arguments and results.
-Takes arrays, or shapes alone. Refuses to know how it is compiled.
+It computes forward, loss, gradients and an SGD update, and says the shardings of arguments and
+results. It takes arrays or shapes. This module does not know how the step is compiled.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Function = Callable[[models.Arrays], dict[str, jax.Array]]
 class Step(msgspec.Struct, frozen=True):
     """A training step on a mesh.
 
-    ``function`` takes parameters and inputs by name, laid out as ``arguments`` says, and returns
-    the rest of `observed` by name. It is jitted with ``results`` as its out_shardings, None where
-    the compiler's own choice is to be seen.
+    ``function`` takes parameters and inputs by name, with the shardings ``arguments``. It returns
+    the rest of `observed_names` by name. ``results`` is the ``out_shardings`` of ``jax.jit``. The
+    compiler chooses the sharding of a result that is None.
     """
 
     function: Function
@@ -37,12 +37,11 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def sharded_step(row: RecipeKind, sizes: Mapping[str, int], mesh: Mesh) -> Step:
-    """The step of ``row`` on a mesh, where the compiler finds the collectives from shardings.
+    """The step of ``row`` on a mesh. The compiler finds the collectives from the shardings.
 
-    Parameters' gradients and next values are asked for where the parameters are; the rest follows
-    from the activations. If parameters are sharded, the backward pass keeps the named activations
-    of the forward pass (`activation_layouts.REMAT_POLICY`). It gathers parameters again, as FSDP
-    does.
+    Gradients and new values of parameters get the shardings of the parameters. The compiler chooses
+    the others. If parameters are sharded, the backward pass reuses the named activations of the
+    forward pass (`activation_layouts.REMAT_POLICY`), and gathers parameters again, as FSDP does.
     """
     model = MODELS[row.model]
     there = arrays.jax_mesh(mesh, "Auto")
@@ -68,7 +67,7 @@ def sharded_step(row: RecipeKind, sizes: Mapping[str, int], mesh: Mesh) -> Step:
         }
         return models.forward(row.model, sizes, moves, {**t, **gathered})
 
-    # MaxText's default policy gathers again too, but computes everything again.
+    # The default policy of MaxText also gathers again, but it recomputes everything.
     kept = jax.checkpoint(forward, policy=activation_layouts.REMAT_POLICY) if row.shard else forward
     names = [name for name in observed_names(row) if name not in arguments]
     results = {name: arguments.get(name.partition("/")[2]) for name in names}
@@ -76,7 +75,7 @@ def sharded_step(row: RecipeKind, sizes: Mapping[str, int], mesh: Mesh) -> Step:
 
 
 def unsharded_step(model: str, sizes: Mapping[str, int]) -> Function:
-    """The step of any recipe of ``model`` on one device: no meshes, no shardings."""
+    """The step of any recipe of ``model`` on one device, without meshes and shardings."""
 
     def forward(t: models.Arrays) -> jax.Array:
         return models.forward(model, sizes, models.ParallelHooks(), t)
@@ -87,7 +86,7 @@ def unsharded_step(model: str, sizes: Mapping[str, int]) -> Function:
 def input_structs(
     row: RecipeKind, sizes: dict[str, int], dtype: str, step: Step
 ) -> dict[str, jax.ShapeDtypeStruct]:
-    """The arguments of ``step.function`` without data: shapes, dtypes and shardings."""
+    """The arguments of ``step.function`` in a dry run: shapes, dtypes and shardings."""
     model = MODELS[row.model]
     return {
         one.name: jax.ShapeDtypeStruct(
@@ -138,7 +137,7 @@ def _step(model: str, forward: Callable[[models.Arrays], jax.Array]) -> Function
 
         moving = {name: t[name] for name in chosen}
         (loss, out), grads = jax.value_and_grad(objective, has_aux=True)(moving)
-        # A collective of the optimiser then has this in its name.
+        # The scope marks the collectives of the optimizer by name.
         with jax.named_scope("update"):
             new = {f"new/{name}": t[name] - LEARNING_RATE * grads[name] for name in parameters}
         return {"out": out, "loss": loss, **{f"grad/{name}": grads[name] for name in chosen}, **new}

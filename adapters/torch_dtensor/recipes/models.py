@@ -1,7 +1,7 @@
-"""What are the models of recipes in torch? Plain modules, which know nothing of devices.
+"""What are the models of recipes in torch? They are plain modules without knowledge of devices.
 
-Each computes what `cases.recipes.meaning` says, with parameters of the same names. If a split gives
-a size another value on each rank, it is read from what arrives (``-1``), as in torchtitan's models.
+Each computes what `cases.recipes.meaning` says, with parameters of the same names. A size that
+differs between ranks is inferred from the input (``-1``), as in the models of torchtitan.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from adapters.torch_dtensor.compat import DTensor, RMSNorm
 
 EPSILON = 1e-5
-# Base of the rotary angles, as Llama 3 has it.
+# The base of the rotary angles, as in Llama 3.
 THETA = 500000.0
 
 Sizes = Mapping[str, int]
@@ -30,36 +30,36 @@ class Mlp(nn.Module):
         self.down = nn.Linear(sizes["hidden"], sizes["dim"])
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of [batch, dim]."""
+        """``x``: [batch, dim]."""
         out: Tensor = self.down(torch.relu(self.up(x)))
         return out
 
 
 def rotary_angles(start: int, stop: int, head: int) -> Tensor:
-    """Rotary angles of the places from ``start`` to ``stop``: [places, head / 2], float64."""
+    """Rotary angles of positions ``start`` to ``stop`` - 1: [positions, head / 2], float64."""
     half = head // 2
     rates = THETA ** (-torch.arange(half, dtype=torch.float64) / half)
     return torch.arange(start, stop, dtype=torch.float64)[:, None] * rates
 
 
 def _rotated(x: Tensor, turns: Tensor) -> Tensor:
-    """Of [batch, seq, heads, head]: halves of each head as pairs, turned by [seq, head / 2]."""
+    """Rotate ``x``, [batch, seq, heads, head], in pairs of head halves, by [seq, head / 2]."""
     one, other = x.chunk(2, dim=-1)
     cos, sin = (wave(turns)[:, None, :].to(x.dtype) for wave in (torch.cos, torch.sin))
     return torch.cat([one * cos - other * sin, other * cos + one * sin], dim=-1)
 
 
 class CoreAttention(nn.Module):
-    """Values mixed by the weights of queries and keys; if causal, no later ones. No parameters."""
+    """Scaled dot-product attention without parameters. Causal attention masks later keys."""
 
     def __init__(self, causal: bool):
         super().__init__()
         self.causal = causal
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, start: int | None = None) -> Tensor:
-        """Of [batch, seq, heads, head] each; k and v may have fewer heads, one for a group of q's.
+        """``q``, ``k``, ``v``: [batch, seq, heads, head]. Groups of query heads share a key head.
 
-        ``start``: where the queries begin among the keys, if there are more keys.
+        ``start``: the position of the first query among the keys, if there are more keys.
         """
         group = q.shape[2] // k.shape[2]
         k, v = (one.repeat_interleave(group, dim=2) for one in (k, v))
@@ -86,7 +86,7 @@ class Attention(nn.Module):
         self.mix = CoreAttention(causal)
 
     def forward(self, x: Tensor, turns: Tensor) -> Tensor:
-        """Of [batch, seq, dim] and the `rotary_angles` of these places."""
+        """``x``: [batch, seq, dim]. ``turns``: the `rotary_angles` of these positions."""
         q, k, v = (part(x).unflatten(-1, (-1, self.head)) for part in (self.wq, self.wk, self.wv))
         mixed = self.mix(_rotated(q, turns), _rotated(k, turns), v)
         out: Tensor = self.wo(mixed.flatten(2))
@@ -104,7 +104,7 @@ class FeedForward(nn.Module):
         self.w3 = nn.Linear(dim, hidden, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of [batch, seq, dim]."""
+        """``x``: [batch, seq, dim]."""
         out: Tensor = self.w2(F.silu(self.w1(x)) * self.w3(x))
         return out
 
@@ -120,7 +120,7 @@ class Block(nn.Module):
         self.feed_forward = FeedForward(sizes)
 
     def forward(self, x: Tensor, turns: Tensor) -> Tensor:
-        """Of [batch, seq, dim] and the `rotary_angles` of all places of the whole sequence."""
+        """``x``: [batch, seq, dim]. ``turns``: the `rotary_angles` of the whole sequence."""
         h = x + self.attention(self.attention_norm(x), turns)
         out: Tensor = h + self.feed_forward(self.ffn_norm(h))
         return out
@@ -136,13 +136,13 @@ class Head(nn.Module):
         self.output = nn.Linear(sizes["dim"], sizes["vocab"], bias=False)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Of [batch, seq]."""
+        """``tokens``: [batch, seq]."""
         out: Tensor = self.output(self.norm(self.tok_embeddings(tokens)))
         return out
 
 
 class Experts(nn.Module):
-    """Linear, ReLU, Linear of every expert that is here."""
+    """Linear, ReLU, Linear for each expert on this rank."""
 
     def __init__(self, sizes: Sizes):
         super().__init__()
@@ -151,7 +151,7 @@ class Experts(nn.Module):
         self.w2 = nn.Parameter(torch.empty(experts, dim, hidden))
 
     def forward(self, tokens: Tensor, counts: Tensor) -> Tensor:
-        """Of [tokens, dim], sorted by expert, and how many each expert has."""
+        """``tokens``: [tokens, dim], sorted by expert. ``counts``: the tokens of each expert."""
         w1, w2 = (w.to_local() if isinstance(w, DTensor) else w for w in (self.w1, self.w2))
         parts = torch.split(tokens, counts.tolist())
         return torch.cat(
@@ -160,7 +160,7 @@ class Experts(nn.Module):
 
 
 class Moe(nn.Module):
-    """Each token to the expert that its router likes best, and back times the probability."""
+    """Mixture of experts: each token goes to its top expert, scaled by the router probability."""
 
     def __init__(self, sizes: Sizes):
         super().__init__()
@@ -168,7 +168,7 @@ class Moe(nn.Module):
         self.experts = Experts(sizes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of [batch, seq, dim]."""
+        """``x``: [batch, seq, dim]."""
         tokens = x.flatten(0, 1)
         scores = self.router(tokens)
         gate, chosen = torch.softmax(scores, dim=-1).max(dim=-1)
@@ -179,7 +179,7 @@ class Moe(nn.Module):
         return out.view_as(x) * gate.view(*x.shape[:-1], 1)
 
 
-# By the names of `cases.recipes.MODELS`.
+# The keys are those of `cases.recipes.MODELS`.
 MODULES: dict[str, Callable[[Sizes], nn.Module]] = {
     "mlp": Mlp,
     "attention": Attention,

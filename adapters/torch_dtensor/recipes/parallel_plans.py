@@ -1,8 +1,8 @@
-"""How does a plain module become a parallel one? By what each mesh axis is for.
+"""How is a plain module parallelized over the mesh axes of a recipe?
 
-Tensor parallelism first, then experts, then sequence, then data parallelism: as torchtitan
-applies them. Which axis is for what is a recipe's row; how a module's parts are laid out along
-the tensor axis is the table `PLANS`.
+Tensor parallelism is applied first, then expert, sequence and data parallelism, as in torchtitan.
+The row of a recipe says what each mesh axis is for. The table `PLANS` has the parallel plan of each
+model along the tensor axis. This module does not run the model.
 """
 
 from __future__ import annotations
@@ -37,13 +37,12 @@ from cases.recipes import RecipeKind
 
 ParallelPlan = dict[str, ParallelStyle]
 
-# By model, how a module's parts are laid out along the tensor axis; "" is the module itself. The
-# argument is the layout of activations between the parts: Replicate, or Shard(1) for sequence
-# parallelism.
+# The parallel plan of each model along the tensor axis. "" is the module itself. The argument is
+# the placement of activations between submodules: Replicate, or Shard(1) in sequence parallelism.
 PLANS: dict[str, Callable[[Placement], ParallelPlan]] = {
     "mlp": lambda kept: {"up": ColwiseParallel(), "down": RowwiseParallel()},
     "attention": lambda kept: {
-        # One redistribution for wq, wk and wv together, both ways.
+        # wq, wk and wv share one redistribution, forward and backward.
         "": PrepareModuleInput(
             input_layouts=(kept, None), desired_input_layouts=(Replicate(), None)
         ),
@@ -75,7 +74,7 @@ PLANS: dict[str, Callable[[Placement], ParallelPlan]] = {
 
 
 def norm_style(kept: Placement) -> ParallelStyle:
-    """The style of a norm between parts."""
+    """The style of a norm between activations with placement ``kept``."""
     return ReplicatedModule() if isinstance(kept, Replicate) else SequenceParallel()
 
 
@@ -84,19 +83,19 @@ def _below(path: str, plan: ParallelPlan) -> ParallelPlan:
 
 
 def data_axes(row: RecipeKind) -> tuple[str, ...]:
-    """The axes along which devices have different tokens, and parameters are equal or sharded."""
+    """The axes, except the tensor axis, along which devices have different tokens."""
     return tuple(
         axis for axis in row.axes if axis in row.batch + row.sequence and axis != row.tensor
     )
 
 
 def sequence_axes(row: RecipeKind) -> tuple[str, ...]:
-    """The axes along which attention has other positions, without those of tensor parallelism."""
+    """The axes along which attention is split over the sequence, without the tensor axis."""
     return tuple(axis for axis in row.sequence if axis != row.tensor)
 
 
 def apply_tensor_parallelism(row: RecipeKind, module: nn.Module, mesh: DeviceMesh) -> None:
-    """Lay out what the tensor axis and the expert axis split, and gather keys."""
+    """Apply tensor and expert parallelism, and gather keys and values over the sequence axes."""
     if row.tensor:
         kept: Placement = Shard(1) if row.tensor in row.sequence else Replicate()
         parallelize_module(module, mesh[row.tensor], PLANS[row.model](kept))
@@ -112,19 +111,19 @@ def apply_tensor_parallelism(row: RecipeKind, module: nn.Module, mesh: DeviceMes
 def apply_data_parallelism(
     row: RecipeKind, module: nn.Module, mesh: DeviceMesh, dims: Mapping[str, int]
 ) -> None:
-    """Shard what FSDP shards, and handle the gradients along every other data axis.
+    """Apply FSDP along its mesh axes, and reduce gradients along every data axis.
 
-    ``dims``: by the name of a parameter, the dim by which FSDP shards it.
+    ``dims``: the tensor dim along which FSDP shards each parameter, by name.
     """
     axes = data_axes(row)
     by_dim = {id(one): Shard(dims[name]) for name, one in module.named_parameters() if name in dims}
-    apart: set[nn.Parameter] = set()
+    ignored: set[nn.Parameter] = set()
     if row.expert:
         experts = module.get_submodule("experts")
         inner = tuple(axis for axis in axes if axis != row.expert)
-        _manage(row, experts, mesh, inner, apart, by_dim)
-        apart = set(experts.parameters())
-    _manage(row, module, mesh, axes, apart, by_dim)
+        _manage(row, experts, mesh, inner, ignored, by_dim)
+        ignored = set(experts.parameters())
+    _manage(row, module, mesh, axes, ignored, by_dim)
 
 
 def _manage(
@@ -132,53 +131,53 @@ def _manage(
     module: nn.Module,
     mesh: DeviceMesh,
     axes: tuple[str, ...],
-    apart: set[nn.Parameter],
+    ignored: set[nn.Parameter],
     dims: Mapping[int, Shard],
 ) -> None:
     if axes:
-        # No release that has this is older than the keywords below.
+        # Every release that has this method also has the keywords below.
         require("FSDPModule.set_gradient_divide_factor")
     sharding = tuple(axis for axis in axes if axis in row.shard)
     if sharding:
-        # Replicas are along the outer axis of a mesh of two.
+        # In a 2-D mesh, fully_shard replicates along the outer mesh axis.
         outer = tuple(axis for axis in axes if axis not in row.shard)
         managed = fully_shard(
             module,
             mesh=mesh[outer + sharding],
             reshard_after_forward=True,
             shard_placement_fn=lambda parameter: dims.get(id(parameter)),
-            ignored_params=apart,
+            ignored_params=ignored,
         )
     elif axes:
-        managed = replicate(module, mesh=mesh[axes], ignored_params=apart)
+        managed = replicate(module, mesh=mesh[axes], ignored_params=ignored)
     else:
         return
-    # The losses of devices are shares of one mean, so their gradients are summed and not averaged.
+    # Each device's loss is its share of the mean, so gradients are summed, not averaged.
     managed.set_gradient_divide_factor(1.0)
 
 
 def uses_ring_attention(row: RecipeKind) -> bool:
-    """Whether attention is torch's own context parallelism, and not a layout of the plan."""
+    """Whether the recipe uses the context parallelism of torch instead of a parallel plan."""
     return row.name == "attention-ring"
 
 
 @contextlib.contextmanager
 def ring_attention_region(mesh: DeviceMesh, buffers: list[torch.Tensor]) -> Iterator[None]:
-    """The region of torch's context parallelism, which splits the buffers x, target and angles."""
-    # Every release that has this region has both names at this place.
+    """The context-parallel region of torch. It splits the buffers x, target and angles."""
+    # Every release that has context_parallel also has these two names here.
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    # Keys and values go round, each device sending to the next; positions stay in order.
+    # Keys and values go round the ring. Without load balancing, positions stay in order.
     options = ring_options
     before = options.rotate_method, options.enable_load_balance
     set_rotate_method("alltoall")
     options.enable_load_balance = False
     try:
-        # Torch's ring consists of fused kernels for GPUs. A CPU's fused kernel has no layout rule
-        # backward, and forward torch searches for one for minutes. Attention written out in single
-        # ops has the layouts of those ops.
-        written_out = sdpa_kernel(SDPBackend.MATH)
-        with written_out, context_parallel(mesh, buffers=buffers, buffer_seq_dims=[1, 1, 0]):
+        # The ring needs fused GPU kernels. The fused CPU kernel has no sharding rule for backward,
+        # and torch searches for minutes for one for forward. SDPBackend.MATH uses single ops, which
+        # have sharding rules.
+        unfused = sdpa_kernel(SDPBackend.MATH)
+        with unfused, context_parallel(mesh, buffers=buffers, buffer_seq_dims=[1, 1, 0]):
             yield
     finally:
         options.rotate_method, options.enable_load_balance = before

@@ -1,8 +1,8 @@
-"""What is one training step of a recipe on one rank, and what does it show?
+"""What does one training step of a recipe compute on one rank?
 
-A step runs a model of `models` under its plan in `parallel_plans`: forward, loss, backward and one
-update by plain gradient descent. Before it, the unsharded model does the same step alone on one
-device. Knows neither whether the world is real or fake, nor what is right.
+A step runs a model of `models` under its parallel plan in `parallel_plans`: forward, loss, backward
+and one SGD update. Before that, the unsharded model does the same step on one device. This module
+does not know whether the world is real or fake, nor which results are right.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ NamedTensors = dict[str, torch.Tensor]
 
 
 class TensorSource(Protocol):
-    """Where a step's tensors come from."""
+    """The source of the tensors of a step."""
 
     def drawn(
-        self, tensor: ModelTensor, sizes: dict[str, int], dtype: str, held: Ranges
+        self, tensor: ModelTensor, sizes: dict[str, int], dtype: str, ranges: Ranges
     ) -> torch.Tensor:
-        """The part of a parameter or an input in these ranges."""
+        """The values of a parameter or an input in ``ranges``."""
         ...
 
     def kept(self, tensor: torch.Tensor) -> torch.Tensor:
-        """What a tensor holds now, unchanged by later writes to it."""
+        """The current values of a tensor. Later writes to it do not change them."""
         ...
 
     def bare(self) -> contextlib.AbstractContextManager[object]:
-        """A context in which meshes are made and read. They are real in every world."""
+        """The context in which meshes are made and read. They are real tensors in every world."""
         ...
 
 
 class Step:
-    """One step, with a method for each of `rank_messages.PHASES`, which gives what it shows.
+    """One step. It has a method for each of `rank_messages.PHASES`, which returns named tensors.
 
-    ``on`` is the mesh as data, ``rank`` this process. ``note``: the type of the result, if the
-    module gives a tensor of a kind of its own.
+    ``on``: the mesh as data. ``rank``: the rank of this process. ``note``: the type of the result,
+    if the module returns a special tensor type.
     """
 
     def __init__(self, recipe: Recipe, on: Mesh, rank: int, mesh: DeviceMesh, source: TensorSource):
@@ -74,7 +74,7 @@ class Step:
         self.note = ""
 
     def plain(self) -> NamedTensors:
-        """The step of the plain module, on whole inputs."""
+        """Run the step of the unsharded module on whole inputs."""
         module = self._plain_module()
         x, target = (self._drawn(tensor, _whole(tensor)) for tensor in self._model.inputs)
         x.requires_grad_(self._x_has_gradient())
@@ -87,7 +87,7 @@ class Step:
         return {f"plain/{name}": one.detach() for name, one in shown.items()}
 
     def place(self) -> NamedTensors:
-        """Parameters, inputs and optimiser as the plan has them."""
+        """Create parameters, inputs and the optimizer under the parallel plan."""
         self._module = self._plain_module()
         parallel_plans.apply_tensor_parallelism(self._row, self._module, self._mesh)
         with self._source.bare():
@@ -95,14 +95,14 @@ class Step:
         self._optimizer = torch.optim.SGD(self._module.parameters(), lr=LEARNING_RATE)
         layouts = [data_layout(self._row, tensor) for tensor in self._model.inputs]
         if parallel_plans.uses_ring_attention(self._row):
-            # It takes whole buffers, and splits them itself.
+            # Context parallelism takes whole buffers and splits them.
             layouts = [_whole(tensor) for tensor in self._model.inputs]
         self._x, self._target = map(self._drawn, self._model.inputs, layouts)
         shown = {name: self._source.kept(one) for name, one in self._module.named_parameters()}
         return {**shown, "x": self._x, "target": self._target}
 
     def forward(self) -> NamedTensors:
-        """Result and loss of the whole batch; backward starts from each device's share."""
+        """The result, and the loss of the whole batch. Backward starts at each device's share."""
         axes = parallel_plans.sequence_axes(self._row)
         if parallel_plans.uses_ring_attention(self._row):
             turns = self._turns(())
@@ -110,23 +110,23 @@ class Step:
             self._region.enter_context(
                 parallel_plans.ring_attention_region(self._mesh[axes[0]], buffers)
             )
-            # The region makes its buffers whole again, and those may have no gradient.
+            # The region restores its buffers at the end, so they must not require a gradient.
             self._x = self._x.clone()
         else:
             turns = self._turns(axes)
         self._x.requires_grad_(self._x_has_gradient())
         out = self._module(self._x, *turns)
         if isinstance(out, DTensor):
-            # For split logits. Backward has to be in it as well.
+            # The logits are sharded. Backward must also run inside loss_parallel.
             self._region.enter_context(loss_parallel())
         self._loss = self._share(out, self._target)
         loss = self._loss.detach()
         if isinstance(loss, DTensor):
             loss = loss.to_local()
-        for group in self._sharers():
+        for group in self._loss_groups():
             loss = all_reduce(loss, "sum", group)
         if isinstance(out, AsyncCollectiveTensor):
-            # Its last collective has been issued; the first use of the result waits for it.
+            # The last collective is still pending. The first use of the result waits for it.
             self.note = type(out).__name__
         return {
             "out": self._on_mesh(out.detach(), data_layout(self._row, self._model.out)),
@@ -134,7 +134,7 @@ class Step:
         }
 
     def backward(self) -> NamedTensors:
-        """Gradients."""
+        """Run backward and return the gradients."""
         torch.autograd.backward(self._loss)
         shown = _gradients(self._module, self._x)
         if "grad/x" in shown:
@@ -143,16 +143,16 @@ class Step:
         return shown
 
     def update(self) -> NamedTensors:
-        """The parameters after it."""
+        """Run the optimizer and return the new parameters."""
         self._optimizer.step()
         return {f"new/{name}": one.detach() for name, one in self._module.named_parameters()}
 
     def close(self) -> None:
-        """Leave the regions of loss and attention, which change torch for the whole process."""
+        """Leave the regions of loss and attention, which change global state of torch."""
         self._region.close()
 
     def _dims(self) -> dict[str, int]:
-        """The dim by which FSDP shards a parameter, by name."""
+        """The tensor dim along which FSDP shards each parameter, by name."""
         found = {}
         for tensor in self._model.parameters:
             dim = fsdp_dim(self._row, tensor, self._sizes, self._on)
@@ -164,15 +164,15 @@ class Step:
         return "grad/x" in observed_names(self._row)
 
     def _drawn(self, tensor: ModelTensor, layout: Layout) -> torch.Tensor:
-        """This rank's part of a tensor under a layout."""
-        held = self._held(layout, tensor.sizes(self._sizes))
-        return self._source.drawn(tensor, self._sizes, self._dtype, held)
+        """The local shard of a tensor under a layout."""
+        ranges = self._local_ranges(layout, tensor.sizes(self._sizes))
+        return self._source.drawn(tensor, self._sizes, self._dtype, ranges)
 
-    def _held(self, layout: Layout, shape: tuple[int, ...]) -> Ranges:
+    def _local_ranges(self, layout: Layout, shape: tuple[int, ...]) -> Ranges:
         return index_ranges(self._on, layout, shape)[self._on.devices.index(self._rank)]
 
     def _plain_module(self) -> nn.Module:
-        """The module with its numbers, before anything is split."""
+        """The unsharded module with its parameter values."""
         with torch.device("meta"):
             module = MODULES[self._model.name](self._sizes)
         state = {one.name: self._drawn(one, _whole(one)) for one in self._model.parameters}
@@ -180,23 +180,23 @@ class Step:
         return module
 
     def _turns(self, axes: tuple[str, ...]) -> tuple[torch.Tensor, ...]:
-        """The rotary angles of this rank's positions if ``axes`` split the sequence."""
+        """The rotary angles of this rank's positions, if ``axes`` split the sequence."""
         if "head" not in self._sizes:
             return ()
-        (places,) = self._held(Layout((axes,)), (self._sizes["seq"],))
+        (places,) = self._local_ranges(Layout((axes,)), (self._sizes["seq"],))
         return (rotary_angles(*places, self._sizes["head"]),)
 
     def _share(self, out: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """This device's share of the mean over the whole batch."""
+        """This device's share of the mean loss over the whole batch."""
         count = math.prod(self._model.inputs[1].sizes(self._sizes))
-        # Losses have at least float32.
+        # The loss is computed in at least float32.
         out = out.to(torch.promote_types(out.dtype, torch.float32))
         if self._model.loss == "squares":
             return F.mse_loss(out, target.to(out.dtype), reduction="sum") / count
         return F.cross_entropy(out.flatten(0, 1), target.flatten(), reduction="sum") / count
 
-    def _sharers(self) -> list[DeviceMesh | dist.ProcessGroup]:
-        """The groups over which shares of the loss are summed: one for all, or one per axis."""
+    def _loss_groups(self) -> list[DeviceMesh | dist.ProcessGroup]:
+        """The groups over which the loss is summed: all devices, or one group for each axis."""
         axes = [axis for axis in self._row.axes if axis in self._row.batch + self._row.sequence]
         world = dist.group.WORLD
         everybody = len(axes) == self._mesh.ndim > 1
@@ -205,16 +205,16 @@ class Step:
         return [self._mesh[axis] for axis in axes]
 
     def _on_mesh(self, value: torch.Tensor, layout: Layout) -> DTensor:
-        """A result on the whole mesh.
+        """A result as a DTensor on the whole mesh.
 
-        A module's result is local, or a DTensor on some of the axes, which reports its own layout
-        there. Along the other axes it has the plan's layout, which torch does not report.
+        The result of a module is a local tensor, or a DTensor on some mesh axes with placements of
+        its own. Along the other axes the placements come from the parallel plan, not from torch.
         """
         names = self._on.names
         placements = [_placement(layout, axis) for axis in names]
         if isinstance(value, DTensor):
-            for axis, own in zip(value.device_mesh.mesh_dim_names or (), value.placements):
-                placements[names.index(axis)] = own
+            for axis, placement in zip(value.device_mesh.mesh_dim_names or (), value.placements):
+                placements[names.index(axis)] = placement
             value = value.to_local()
         return DTensor.from_local(value, self._mesh, placements, run_check=False)
 

@@ -1,7 +1,7 @@
-"""Which parallel styles does a recipe need that torch does not have? Each as in torchtitan.
+"""Which parallel styles does a recipe need that torch lacks? They follow torchtitan.
 
-A style says how the parameters of a module are laid out along one mesh axis, and how its inputs and
-outputs change. torch's own styles are in `torch.distributed.tensor.parallel`.
+A style lays out the parameters of a module along one mesh axis, and converts its inputs and
+outputs. The styles of torch are in `torch.distributed.tensor.parallel`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from adapters.torch_dtensor.compat import (
 
 
 class ReplicatedModule(ParallelStyle):
-    """Every device has all of the parameters, and does the same with the same input."""
+    """The parameters and the input are replicated, and every device computes the same."""
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
         enter: Any = self._enter
@@ -44,10 +44,9 @@ class ReplicatedModule(ParallelStyle):
 
 
 class GatheredKeys(ParallelStyle):
-    """Queries stay split by the sequence; keys and values are gathered, as for Llama 3.
+    """Queries stay sharded over the sequence. Keys and values are gathered, as in Llama 3.
 
-    For a module that takes q, k and v with the sequence in dim 1, and then the position at which
-    the queries begin.
+    The module takes q, k and v with the sequence in dim 1, and the position of the first query.
     """
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
@@ -59,8 +58,8 @@ class GatheredKeys(ParallelStyle):
         mesh: DeviceMesh, module: nn.Module, inputs: tuple[Tensor, Tensor, Tensor]
     ) -> tuple[Tensor, Tensor, Tensor, int]:
         q, *split = inputs
-        # Each device's queries make a part of the gradient, and it must be marked as a partial sum.
-        # As a whole it would be sliced, and the other devices' parts would be lost.
+        # Each device has a Partial gradient, from its own queries. As Replicate, the gradient would
+        # be sliced without the reduction.
         k, v = (
             DTensor.from_local(one, mesh, [Shard(1)], run_check=False)
             .redistribute(placements=[Replicate()])
@@ -71,9 +70,9 @@ class GatheredKeys(ParallelStyle):
 
 
 class ExpertParallel(ParallelStyle):
-    """Experts are split by dim 0 of their parameters; tokens go to them, and results come back.
+    """Parameters are Shard(0) over the experts. Tokens are sent to the experts and back.
 
-    For a module that takes tokens, sorted by expert, and how many of them each expert gets.
+    The module takes tokens, sorted by expert, and the number of tokens of each expert.
     """
 
     def __init__(self) -> None:
@@ -97,7 +96,7 @@ class ExpertParallel(ParallelStyle):
         self, module: nn.Module, inputs: tuple[Tensor, Tensor], mesh: DeviceMesh
     ) -> tuple[Tensor, Tensor]:
         tokens, counts = inputs
-        # By sender, then by expert of this device.
+        # The shape is [sending rank, expert of this device].
         arriving = all_to_all_single(counts, None, None, mesh).view(mesh.size(), -1)
         self._sent = counts.view(mesh.size(), -1).sum(dim=1).tolist()
         self._received = arriving.sum(dim=1).tolist()
