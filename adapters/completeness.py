@@ -13,11 +13,9 @@ import msgspec
 
 from adapters.answer import Answer, Done, Observed
 from adapters.protocol import Field, Promise
-from adapters.reference.evaluate import join_shards
 from adapters.reference.meshes import observe as observe_meshes
-from cases.arrays import Array, pack, unpack
 from cases.mesh_derivation import meshes_of_tensors
-from cases.model import Foreign, Layout, Mesh, Question
+from cases.model import Foreign, Layout, Question
 from cases.ops import OPS
 from cases.recipes import recipe_of
 from cases.recipes.layouts import observed_names as of_sharded
@@ -126,17 +124,6 @@ def find_missing_fields(
                 if field not in excused and _is_absent(one, field, question.mode == "real")
             ]
     return found
-
-
-def join_observed_shards(observed: Observed, mesh: Mesh) -> Array | None:
-    """The global value that the shards on ``mesh`` stand for, with addends reduced.
-
-    Only if the answer shows no global value itself, but every shard and a layout that joins them.
-    """
-    layout, shards = observed.layout, [shard for shard in observed.shards or () if shard]
-    if observed.full or not isinstance(layout, Layout) or len(shards) < mesh.size:
-        return None
-    return pack(join_shards(mesh, layout, [unpack(shard) for shard in shards], observed.shape))
 
 
 def _of_recipe(question: Question, promised: Fields) -> dict[str, Fields]:

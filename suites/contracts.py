@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from adapters.answer import Collective, Done, received_bytes
+from adapters.answer import Collective, Done
 from adapters.reference.recipes import tokens_at_busiest_expert
 from adapters.registry import (
     ALL_REDUCE_FOR_REDUCE_SCATTER,
@@ -214,20 +214,6 @@ def as_collective(mesh: Mesh, one: ExpectedCollectives) -> Collective:
     """What is due, as one collective with all its bytes."""
     group = math.prod(mesh[axis] for axis in one.term.axes)
     return Collective(one.term.kind, one.term.axes, group, one.bytes, one.term.pass_)
-
-
-def byte_factors(
-    mesh: Mesh, counted: Iterable[Collective], wanted: Iterable[ExpectedCollectives]
-) -> tuple[str, str]:
-    """Bytes of the busiest device, over the contract's and over those that are not optional."""
-    ours, wanted = sum(map(received_bytes, counted)), tuple(wanted)
-    texts = []
-    for some in (wanted, [one for one in wanted if not one.term.spare]):
-        theirs = sum(received_bytes(as_collective(mesh, one)) for one in some)
-        texts.append(
-            f"{ours / theirs:.3g}x" if theirs else "1x" if not ours else f"{ours:g} B over none of"
-        )
-    return texts[0], texts[1]
 
 
 def _compare_pass(

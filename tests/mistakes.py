@@ -16,7 +16,6 @@ from adapters.answer import Answer, Collective, Done, End, Observed, Refused
 from adapters.reference.evaluate import Value, cut_shards, evaluate, join_shards
 from adapters.reference.implied_plan import implied_plan
 from adapters.reference.meshes import observe as observe_meshes
-from adapters.reference.redistribution_plan import execute_plan
 from adapters.registry import lowerings_of
 from cases.arrays import pack, unpack
 from cases.layout import are_equivalent, index_ranges, offset
@@ -25,6 +24,7 @@ from cases.model import Case, Layout, Mesh, Step
 from suites.collectives import implied_by_redistribution, implied_by_step
 from suites.tensors import mesh_names, mesh_of, value_aspect
 from suites.truth import Truth, nondeterministic
+from tests.plan_execution import execute_plan
 
 
 class Mistake(msgspec.Struct, frozen=True):

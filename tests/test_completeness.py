@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from adapters.answer import Answer, Done, Observed, Refused
-from adapters.completeness import find_missing_fields, join_observed_shards, required_fields
+from adapters.completeness import find_missing_fields, required_fields
 from adapters.jax_xla.names import PROMISES
 from adapters.protocol import Field, Promise, Promises
 from adapters.record import Record, digest_question, load
@@ -21,7 +21,8 @@ from adapters.torch_dtensor.names import promises
 from cases.arrays import pack
 from cases.catalogue import catalogue
 from cases.mesh_derivation import meshes_of_tensors
-from cases.model import Foreign, Layout, Mesh, Question, Recipe, Step
+from cases.model import Case, Foreign, Input, Layout, Mesh, Question, Recipe, Step
+from suites.aspects import global_value
 from tests.runs import ROOT
 from tests.torch_worker import LINE, SIMPLE, Live, addends, given, layout, question, to
 
@@ -255,26 +256,33 @@ def test_addends_of_plans_join_to_the_right_value() -> None:
         for answer in read.stored_answers(one.id):
             for seen in answer.seen if answer.subject.startswith("jax/shard_map") else ():
                 if not seen.full and seen.name in on:
-                    whole = join_observed_shards(seen, on[seen.name])
-                    assert whole == pack(evaluate(one)[seen.name]), (one.id, seen.name)
+                    whole = global_value(Case(one), seen)
+                    assert whole == (pack(evaluate(one)[seen.name]),), (one.id, seen.name)
                     if answer.end == Done():
                         counts["inputs" if seen.name in inputs else "results"] += 1
     assert counts == {"inputs": 381, "results": 330}
 
 
 def test_what_does_not_say_how_it_joins_is_not_joined() -> None:
-    """A layout of its own kind, a shard that is absent; and what is whole already."""
+    """A layout of its own kind, and a shard that is absent; what is whole already stays."""
     shards = tuple(pack(np.array([value], np.float32)) for value in range(4))
-    y = Observed("y", "float32", (4,), layout("S(0)", LINE, 1), shards)
-    assert join_observed_shards(y, LINE) == pack(np.arange(4, dtype=np.float32))
+    given = layout("S(0)", LINE, 1)
+    y = Observed("y", "float32", (4,), given, shards)
+    case = Case(Question("q", LINE, (Input("y", (4,), "float32", given),)))
+
+    def joined(seen: Observed) -> object:
+        return global_value(case, seen)
+
+    assert joined(y) == (pack(np.arange(4, dtype=np.float32)),)
     replace = msgspec.structs.replace
-    assert join_observed_shards(replace(y, layout=Foreign("[S(0)]")), LINE) is None
-    assert join_observed_shards(replace(y, layout=None), LINE) is None
-    assert join_observed_shards(replace(y, shards=(*shards[:3], None)), LINE) is None
-    assert join_observed_shards(replace(y, shards=None), LINE) is None
-    assert join_observed_shards(replace(y, full=(pack(np.zeros(4)),)), LINE) is None
+    assert joined(replace(y, layout=Foreign("[S(0)]"))) is None
+    assert joined(replace(y, layout=None)) is None
+    assert joined(replace(y, shards=(*shards[:3], None))) is None
+    assert joined(replace(y, shards=None)) is None
+    whole = (pack(np.zeros(4)),)
+    assert joined(replace(y, full=whole)) == whole
     owed = replace(y, shape=(1,), layout=layout("P(max)", LINE, 1))
-    assert join_observed_shards(owed, LINE) == pack(np.array([3], np.float32))
+    assert joined(owed) == (pack(np.array([3], np.float32)),)
 
 
 def test_a_promise_is_read_from_what_says_none() -> None:

@@ -10,7 +10,7 @@ import pytest
 from adapters.answer import Collective, received_bytes
 from adapters.reference.evaluate import cut_shards
 from adapters.reference.implied_plan import implied_plan
-from adapters.reference.redistribution_plan import as_collectives, execute_plan
+from adapters.reference.redistribution_plan import as_collectives
 from adapters.registry import ALL_REDUCE_FOR_REDUCE_SCATTER, GATHER_FOR_ALL_TO_ALL, lowerings_of
 from cases.arrays import unpack
 from cases.catalogue.build import make_input
@@ -27,6 +27,7 @@ from suites.collectives import (
     plan_kind,
 )  # fmt: skip
 from suites.observation import RedistributionPlanKind
+from tests.plan_execution import execute_plan
 
 TWO = mesh({"a": 2, "b": 2})
 ONE = mesh({"x": 4})

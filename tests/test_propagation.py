@@ -15,13 +15,14 @@ from adapters.reference.cheapest_plan import all_layouts
 from adapters.reference.evaluate import Value, cut_shards, global_array, join_shards, meaning
 from adapters.reference.implied_plan import implied_plan, implied_plan_by_size
 from adapters.reference.propagation import implied_by_op, possible_layouts, propagate
-from adapters.reference.redistribution_plan import execute_plan, plan_bytes
+from adapters.reference.redistribution_plan import plan_bytes
 from cases.catalogue.operators import ONE, cases
 from cases.catalogue.samples import SAMPLES
 from cases.layout import are_equivalent, axes_of_layout, coordinates, index_ranges, local_shape
 from cases.model import REDUCTIONS, Layout, Mesh, Step
 from cases.ops import OPS, labels
 from cases.ops.op import SUM_AVG, Labels, Op, Params, single_dim
+from tests.plan_execution import execute_plan
 
 TWO = Mesh((("a", 2), ("b", 2)), (0, 1, 2, 3))
 MESHES = {"x4": ONE, "a2.b2": TWO}

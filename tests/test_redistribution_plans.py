@@ -21,7 +21,6 @@ from adapters.reference.redistribution_plan import (
     RedistributionPlan,
     communicating_moves,
     cost,
-    execute_plan,
     plan_bytes,
     reduce_addends,
 )  # fmt: skip
@@ -29,6 +28,7 @@ from cases.arrays import numpy_dtype, unpack
 from cases.catalogue.build import make_input
 from cases.model import Layout, Mesh, Step, mesh
 from cases.notation import from_placements
+from tests.plan_execution import execute_plan
 
 Planner = Callable[[Mesh, Layout, Layout, tuple[int, ...]], RedistributionPlan]
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.reference.gradient import gradient, slope_at
+from adapters.reference.gradient import slope_at
 from cases.model import Question
 from cases.recipes import MODELS, recipe_of, sizes_of
 from cases.recipes.layouts import observed_names
@@ -29,12 +29,12 @@ Slopes = dict[str, dict[tuple[int, ...], float]]
 
 def forward_values(question: Question) -> dict[str, NDArray[Any]]:
     """The unsharded parameters, inputs, ``out`` and ``loss`` of a question's recipe."""
-    return dict(_values(*_key(question)))
+    return dict(_values(*model_key(question)))
 
 
 def sample_gradients(question: Question) -> Slopes:
     """The slopes of the loss by `SAMPLED_ELEMENTS` elements of each tensor with a gradient."""
-    model, sizes, dtype = _key(question)
+    model, sizes, dtype = model_key(question)
     return {
         f"grad/{name}": _slopes(model, sizes, dtype, name)
         for one in observed_names(recipe_of(question))
@@ -52,17 +52,8 @@ def tokens_at_busiest_expert(question: Question) -> int | None:
     return int(np.bincount(chosen.ravel(), minlength=groups).max())
 
 
-def full_gradients(question: Question) -> dict[str, NDArray[Any]]:
-    """The gradients of `sample_gradients` for all elements. Small models take seconds."""
-    model, sizes, dtype = _key(question)
-    found = {}
-    for name in sample_gradients(question):
-        tensor = name.removeprefix("grad/")
-        found[tensor] = _whole_slope(model, sizes, dtype, tensor)
-    return found
-
-
-def _key(question: Question) -> tuple[str, tuple[tuple[str, int], ...], str]:
+def model_key(question: Question) -> tuple[str, tuple[tuple[str, int], ...], str]:
+    """The model of a question's recipe, its sizes, and its dtype: what its values depend on."""
     assert question.recipe is not None
     sizes = tuple(sizes_of(question).items())
     return recipe_of(question).model, sizes, question.recipe.dtype
@@ -79,21 +70,14 @@ def _values(model: str, sizes: tuple[tuple[str, int], ...], dtype: str) -> dict[
 def _slopes(
     model: str, sizes: tuple[tuple[str, int], ...], dtype: str, name: str
 ) -> dict[tuple[int, ...], float]:
-    moved, at = _loss_by(model, dict(sizes), dtype, name)
+    moved, at = loss_by_tensor(model, dict(sizes), dtype, name)
     # The elements are spread over the tensor and include the first and the last.
     flat = sorted({round(place) for place in np.linspace(0, at.size - 1, SAMPLED_ELEMENTS)})
     indices = [tuple(int(i) for i in np.unravel_index(place, at.shape)) for place in flat]
     return {index: slope_at(moved, at, index) for index in indices}
 
 
-@lru_cache(maxsize=256)
-def _whole_slope(
-    model: str, sizes: tuple[tuple[str, int], ...], dtype: str, name: str
-) -> NDArray[Any]:
-    return gradient(*_loss_by(model, dict(sizes), dtype, name))
-
-
-def _loss_by(
+def loss_by_tensor(
     model: str, sizes: dict[str, int], dtype: str, name: str
 ) -> tuple[Callable[[NDArray[Any]], NDArray[Any]], NDArray[Any]]:
     """The loss as a function of one tensor, and that tensor."""

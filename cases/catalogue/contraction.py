@@ -24,7 +24,6 @@ FAMILY = "contraction"
 ONE = mesh({"x": 4})
 TWO = mesh({"a": 2, "b": 2})
 PLANE = ("R", "S(0)", "S(1)", "P(sum)")
-LINE = ("R", "S(0)", "P(sum)")
 
 # Name in the id, subscripts, shapes of the operands, dims of the result.
 EINSUMS: tuple[tuple[str, str, tuple[int, ...], tuple[int, ...], int], ...] = (
