@@ -27,9 +27,9 @@ from tests.mistakes import Mistake
 
 
 @lru_cache(maxsize=256)
-def _gradient(recipe: str, sizes: tuple[tuple[str, int], ...], dtype: str, name: str) -> Any:
+def _gradient(model: str, sizes: tuple[tuple[str, int], ...], dtype: str, name: str) -> Any:
     """The slopes of the loss by every element of a tensor, which takes seconds for small models."""
-    return gradient(*recipes.loss_by_tensor(recipe, dict(sizes), dtype, name.removeprefix("grad/")))
+    return gradient(*recipes.loss_by_tensor(model, dict(sizes), dtype, name.removeprefix("grad/")))
 
 
 def right_answer(case: Case, right: Truth, subject: str) -> Answer:
