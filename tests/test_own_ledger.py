@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from adapters.registry import FRAMEWORKS
 from suites.sources import RECORDS
 from tests.runs import Ran, run
 from tests.test_wrong_frameworks import stand_in
@@ -101,15 +102,25 @@ def test_fail_on_chooses_what_fails(tmp_path: Path) -> None:
     """Each severity by itself; one that there is not is refused."""
     cases = tmp_path / "loss.toml"
     cases.write_text(KNOWN)
-    for severities, code in (("wrong", 1), ("refused", 0), ("refused,costly", 0)):
-        ran = run(tmp_path, f"--cases={cases}", "--jax=off", f"--fail-on={severities}")
-        assert ran.code == code, ran.out
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    ran = run(tmp_path, f"--cases={cases}", "--jax=off", "--fail-on=wrong", f"--record={kept}/")
+    assert ran.code == 1, ran.out
+    (path,) = kept.glob("torch-*.jsonl")
+    for severities in ("refused", "refused,costly"):
+        ran = run(
+            tmp_path, f"--cases={cases}", f"--torch={path}", "--jax=off", f"--fail-on={severities}"
+        )
+        assert ran.code == 0, ran.out
     # A layout that nobody asked for fails where somebody says that it does.
     free = tmp_path / "free.toml"
     free.write_text(FREE)
-    for severities, code in (("wrong", 0), ("free", 1), ("route refused", 1)):
-        ran = run(tmp_path, f"--cases={free}", f"--fail-on={severities}")
-        assert ran.code == code, ran.out
+    ran = run(tmp_path, f"--cases={free}", "--fail-on=wrong", f"--record={kept}/")
+    assert ran.code == 0, ran.out
+    both = [f"--{one}={next(kept.glob(f'{one}-*.jsonl'))}" for one in FRAMEWORKS]
+    for severities in ("free", "route refused"):
+        ran = run(tmp_path, f"--cases={free}", *both, f"--fail-on={severities}")
+        assert ran.code == 1, ran.out
     ran = run(tmp_path, f"--cases={cases}", "--fail-on=bad")
     assert ran.code == 4
     assert "--fail-on: found 'bad', wanted one or more of wrong, refused" in ran.out

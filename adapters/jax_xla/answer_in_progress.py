@@ -29,13 +29,15 @@ class AnswerInProgress:
         self.peak: int | None = None
 
     @property
-    def plan(self) -> bool:
+    def is_dry_run(self) -> bool:
         """Whether this is a dry run, which compiles programs but does not run them."""
         return self.question.mode == "dry run"
 
-    def weigh(self, program: CompiledProgram, beside: Iterable[arrays.ArrayOrStruct] = ()) -> None:
+    def count_memory(
+        self, program: CompiledProgram, beside: Iterable[arrays.ArrayOrStruct] = ()
+    ) -> None:
         """In a dry run, update the peak: the bytes of ``program`` and of the arrays ``beside``."""
-        if self.plan and (peak := peak_bytes(program)) is not None:
+        if self.is_dry_run and (peak := peak_bytes(program)) is not None:
             self.peak = max(self.peak or 0, peak + sum(map(arrays.local_bytes, beside)))
 
     def wants(self, name: str) -> bool:
@@ -47,7 +49,7 @@ class AnswerInProgress:
         other = None if mesh == self.question.mesh else mesh
         self.seen.append(msgspec.structs.replace(observed, mesh=other))
 
-    def heed(self, program: CompiledProgram) -> CompiledProgram:
+    def keep_complaints(self, program: CompiledProgram) -> CompiledProgram:
         """Add the complaints of a program, and return the program."""
         self.complaints.extend(f"{program.step}: {one}" for one in program.complaints)
         return program

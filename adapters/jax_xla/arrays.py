@@ -58,9 +58,9 @@ ArrayOrStruct = jax.Array | jax.ShapeDtypeStruct
 
 
 def place_input(
-    given: Input, mesh: Mesh, there: jax.sharding.Mesh, stack: bool, plan: bool = False
+    given: Input, mesh: Mesh, there: jax.sharding.Mesh, stack: bool, is_dry_run: bool = False
 ) -> ArrayOrStruct:
-    """An input on ``mesh``, which is ``there`` in JAX. ``plan``: a dry run, so it has no data.
+    """An input on ``mesh``, which is ``there`` in JAX. With ``is_dry_run``, it has no data.
 
     A partial input has addends. ``stack`` puts them on leading dims, sharded over the partial axes.
     Without ``stack``, they form an unreduced array.
@@ -71,7 +71,7 @@ def place_input(
     """
     layout, shape = given.layout, given.shape
     if layout.partial:
-        if given.per_device is None and not plan:
+        if given.per_device is None and not is_dry_run:
             raise CannotAnswer("a partial input without its addends", given.name)
         if stack:
             layout, shape = stacked_layout(layout), stacked_shape(mesh, layout, shape)
@@ -81,10 +81,10 @@ def place_input(
         why = f"{error.found}: JAX has {error.wanted}"
         raise CannotAnswer(why, given.name) from None
     sharding = NamedSharding(there, entries)
-    if plan and given.irregular:
+    if is_dry_run and given.irregular:
         why = "a dry run has no data, from which irregular shards take their shapes"
         raise CannotAnswer(why, given.name)
-    if plan:
+    if is_dry_run:
         return attempt(given.name, lambda: _planned(given, shape, sharding))
 
     def put() -> jax.Array:

@@ -33,7 +33,7 @@ def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> N
     for given in question.inputs:
         name, mesh = given.name, on[given.name]
         full_mesh = mesh_views.find_mesh(there, places[name])
-        values[name] = arrays.place_input(given, mesh, full_mesh, False, notes.plan)
+        values[name] = arrays.place_input(given, mesh, full_mesh, False, notes.is_dry_run)
         if notes.wants(name):
             notes.see(_observed(compiler, notes, name, values[name], mesh, None), mesh)
     for step in question.steps:
@@ -45,12 +45,12 @@ def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> N
         # A result without operands is placed on the mesh of the context. ``late``: a gradient
         # repeats the forward steps, whose collectives those steps have reported.
         with compat.mesh_context(mesh_views.find_mesh(there, places[step.result])):
-            program = notes.heed(
+            program = notes.keep_complaints(
                 compiler.compile(step.result, function, arguments, mesh, late=step.op == "grad")
             )
-        (result,) = output_structs(program) if notes.plan else run(program, arguments)
+        (result,) = output_structs(program) if notes.is_dry_run else run(program, arguments)
         # All earlier values are still in memory.
-        notes.weigh(program, (value for name, value in values.items() if name not in names))
+        notes.count_memory(program, (value for name, value in values.items() if name not in names))
         values[step.result] = result
         if notes.wants(step.result):
             cost = program.collectives
@@ -104,5 +104,5 @@ def _materialised(
     kept = compiler.once(
         (sharding, array.shape, array.dtype), lambda: compiler.compile(step, gather, [array], mesh)
     )
-    program = notes.heed(msgspec.structs.replace(kept, step=step))
-    return array if notes.plan else run(program, [array]), program.collectives
+    program = notes.keep_complaints(msgspec.structs.replace(kept, step=step))
+    return array if notes.is_dry_run else run(program, [array]), program.collectives

@@ -43,7 +43,7 @@ def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> N
     for given in question.inputs:
         mesh = on[given.name]
         full_mesh = mesh_views.find_mesh(there, places[given.name])
-        placed[given.name] = arrays.place_input(given, mesh, full_mesh, True, notes.plan)
+        placed[given.name] = arrays.place_input(given, mesh, full_mesh, True, notes.is_dry_run)
         if notes.wants(given.name):
             notes.see(_input(given, placed[given.name], mesh), mesh)
     if not question.steps:
@@ -69,12 +69,12 @@ def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> N
         known = any(step.to is not None for step in question.steps)
         known = bool(placed) or (known and not compat.has("jax.set_mesh as a context"))
         with nullcontext() if known else compat.mesh_context(there["mesh"], at):
-            program = notes.heed(compiler.compile(at, function, arguments, on[last]))
-        outputs = output_structs(program) if notes.plan else run(program, arguments)
+            program = notes.keep_complaints(compiler.compile(at, function, arguments, on[last]))
+        outputs = output_structs(program) if notes.is_dry_run else run(program, arguments)
     except RefusedByJax as stopped:
         raise _located(stopped, names) from stopped.__cause__
     notes.program = program.collectives
-    notes.weigh(program)
+    notes.count_memory(program)
     consumed = {arg for step in question.steps for arg in step.args}
     for name, output in zip(results, outputs, strict=True):
         notes.see(observe_array(name, output, on[name], with_layout=name not in consumed), on[name])

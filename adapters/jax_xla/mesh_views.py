@@ -40,7 +40,7 @@ def make_meshes(question: Question, kind: Kind, notes: AnswerInProgress) -> Scop
         found[variables[name]] = made
         if notes.wants(name):
             # A dry run can have thousands of devices, so it shows only the view of the first.
-            devices = question.mesh.devices[: 1 if notes.plan else None]
+            devices = question.mesh.devices[: 1 if notes.is_dry_run else None]
             seen = _seen(name, made, devices)
             notes.seen += [_padded(one, question.mesh.size - len(devices)) for one in seen]
     return found

@@ -52,7 +52,7 @@ def answer(
     layouts: dict[str, Layout] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     for given in question.inputs:
-        values[given.name] = arrays.place_input(given, mesh, there, True, notes.plan)
+        values[given.name] = arrays.place_input(given, mesh, there, True, notes.is_dry_run)
         layouts[given.name], shapes[given.name] = given.layout, given.shape
         if notes.wants(given.name):
             notes.see(_observed(given.name, values[given.name], given.layout, mesh), mesh)
@@ -64,9 +64,9 @@ def answer(
         for move in plan:
             _check(move, mesh, shape, step.result)
         moved = _mapped(plan, source, target, mesh, shape)
-        program = notes.heed(compiler.compile(step.result, moved, [values[name]], mesh))
-        result = output_structs(program) if notes.plan else run(program, [values[name]])
-        notes.weigh(program, (value for other, value in values.items() if other != name))
+        program = notes.keep_complaints(compiler.compile(step.result, moved, [values[name]], mesh))
+        result = output_structs(program) if notes.is_dry_run else run(program, [values[name]])
+        notes.count_memory(program, (value for other, value in values.items() if other != name))
         values[step.result], layouts[step.result], shapes[step.result] = result, target, shape
         if notes.wants(step.result):
             seen = _observed(step.result, result, target, mesh)

@@ -172,7 +172,7 @@ class Evaluation:
     def _train(self, task: Task, run: TaskRun, phases: Iterable[str]) -> None:
         """Run some `PHASES` of a recipe until one fails. Do nothing without a recipe."""
         for phase in phases if run.step is not None else ():
-            if run.failed or (phase == "plain" and not task.whole):
+            if run.failed or (phase == "plain" and not task.whole_results):
                 self.at(run)
                 continue
             shown = self._next(run, phase, getattr(run.step, phase))
@@ -226,7 +226,7 @@ class Evaluation:
                         run.full_collectives[name] = fired
             else:
                 self.at(run)
-                if name in task.whole and isinstance(value, torch.Tensor):
+                if name in task.whole_results and isinstance(value, torch.Tensor):
                     run.fulls[name] = value
         run.failed = failed
 

@@ -54,8 +54,8 @@ class Task(msgspec.Struct, frozen=True, array_like=True, tag="task"):
 
     ``mesh``: the mesh of the question. ``meshes``: variables and meshes over devices. Every rank of
     the world makes all of them in this order. ``derived``: meshes derived from them. ``checked``:
-    whether one rank also counts collectives with CommDebugMode. ``whole``: results that are plain
-    tensors with the whole value on each rank. ``context``: the region that the steps run in.
+    whether one rank also counts collectives with CommDebugMode. ``whole_results``: results that are
+    plain tensors with the whole value on each rank. ``context``: the region that the steps run in.
     ``homes``: tensors on derived meshes. ``recipe``: replaces inputs and steps by a training step.
     """
 
@@ -66,7 +66,7 @@ class Task(msgspec.Struct, frozen=True, array_like=True, tag="task"):
     steps: tuple[Line, ...]
     check: tuple[str, ...]
     checked: bool
-    whole: tuple[str, ...] = ()
+    whole_results: tuple[str, ...] = ()
     context: str = ""
     homes: tuple[TensorOnDerivedMesh, ...] = ()
     recipe: Recipe | None = None

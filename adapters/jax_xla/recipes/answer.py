@@ -36,7 +36,7 @@ def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> N
     mesh = question.mesh
     made = step.sharded_step(row, sizes, mesh)
     given: dict[str, arrays.ArrayOrStruct]
-    if notes.plan:
+    if notes.is_dry_run:
         given = dict(step.input_structs(row, sizes, dtype, made))
     else:
         values = all_arrays(row.model, sizes, dtype)
@@ -45,16 +45,16 @@ def answer(compiler: Compiler, question: Question, notes: AnswerInProgress) -> N
     for name in shown:
         if name in given:
             notes.see(answer_in_progress.observe_array(name, given[name], mesh), mesh)
-    program = notes.heed(
+    program = notes.keep_complaints(
         compiler.compile("step", made.function, [given], mesh, results=made.results)
     )
-    outputs = output_structs(program) if notes.plan else run(program, [given])
+    outputs = output_structs(program) if notes.is_dry_run else run(program, [given])
     notes.program = program.collectives
-    notes.weigh(program)
+    notes.count_memory(program)
     for name in shown:
         if name in outputs:
             notes.see(answer_in_progress.observe_array(name, outputs[name], mesh), mesh)
-    if notes.plan:
+    if notes.is_dry_run:
         return
     results = attempt("plain", lambda: _plain(row.model, tuple(sizes.items()), dtype))
     for name in unsharded_names(row):
