@@ -21,6 +21,7 @@ from cases.arrays import DTYPES, numpy_dtype
 from cases.errors import Where, format_count, format_known, format_value
 from cases.model import Param, Question, Step
 from cases.ops import OPS, Op
+from cases.ops.other_names import OTHER_NAMES
 from cases.parameters import MAX_ELEMENTS, PARAMS
 
 # Nobody writes longer steps by hand, and Python's parser recurses.
@@ -33,7 +34,7 @@ _INFIX: dict[type, str] = {
     ast.MatMult: "matmul", ast.LShift: "left_shift", ast.RShift: "right_shift",
     ast.BitAnd: "bitwise_and", ast.BitOr: "bitwise_or", ast.BitXor: "bitwise_xor",
 }  # fmt: skip
-# Other names of an op.
+# Names that NumPy and the Array API have for an op with the same arguments.
 _ALSO = {"bitwise_invert": "bitwise_not", "invert": "bitwise_not"}
 _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "none": None}
 
@@ -255,7 +256,9 @@ def check_step(step: WrittenStep, known: dict[str, TensorType], later: set[str])
     """
     where, row = step.where, OPS.get(step.op)
     if row is None:
-        raise where.error(f"op {format_value(step.op)}", format_known("a known op", step.op, OPS))
+        meant = OTHER_NAMES.get(step.op)
+        wanted = f"{meant}, its name here" if meant else format_known("a known op", step.op, OPS)
+        raise where.error(f"op {format_value(step.op)}", wanted)
     most = len(row.args) + len(row.more)
     if not len(row.args) <= len(step.args) <= most:
         wanted = f"{len(row.args)} for {step.op}: {', '.join(row.args) or 'none'}"

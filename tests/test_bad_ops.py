@@ -8,6 +8,8 @@ import pytest
 
 from cases.errors import BadInput
 from cases.load import load
+from cases.ops import OPS
+from cases.ops.other_names import OTHER_NAMES
 from tests.runs import run
 
 CASE = """
@@ -44,7 +46,9 @@ STEPS = {
     "y = bitwise_and(x, x)": "(NumPy: takes integers or booleans, not float32)",
     "y = floor_divide(i, 0)": "(NumPy: whole numbers divided by 0)",
     "y = floor(m)": "(NumPy: takes numbers, not bool)",
-    "y = shift_left(i, 2)": "found op 'shift_left', wanted a known op",
+    "y = shift_left(i, 2)": "found op 'shift_left', wanted left_shift, its name here",
+    "y = cumsum(x, axis=0)": "found op 'cumsum', wanted cumulative_sum, its name here",
+    "y = shift_lift(i, 2)": "found op 'shift_lift', wanted a known op",
     "y = where(x, x, x)": "(NumPy: takes a boolean condition, not float32)",
     "y = astype(x, dtype='float8')": "found dtype = 'float8', wanted a dtype: bool, uint8,",
     "y = reshape(x, shape=[5, -1])": "(NumPy: cannot reshape array of size 32 into shape (5,",
@@ -125,3 +129,9 @@ def test_what_an_op_places_is_placed_once(tmp_path: Path) -> None:
     assert load(path)[0].question.steps[0].to is not None
     said = _refusal(tmp_path, step, 'to = { y = ["R"] }')
     assert "to.y: found a second layout, wanted the one in the program" in said
+
+
+def test_every_other_name_is_of_an_op_and_is_none() -> None:
+    """What the error names can be typed, and no op is hidden by the name of another."""
+    assert {*OTHER_NAMES.values()} <= {*OPS}
+    assert not {*OTHER_NAMES} & {*OPS}
