@@ -86,7 +86,6 @@ class World:
         self._pids: list[int] = []
         self._links: list[socket.socket] = []
         self._selector = selectors.DefaultSelector()
-        self._inherited = len(os.listdir("/proc/self/fd"))
         for number in range(size):
             live = functools.partial(self._live, number, serve)
             pid, link = fork.fork_child(live, (self._store, self._stacks[number]))
