@@ -1,4 +1,4 @@
-"""The questions: what is sharded how, what is computed, and what the right outcome is.
+"""What is asked of a framework? Meshes, layouts, programs, and the right outcome of each.
 
 Nothing in this package may import torch, jax or pytest.
 """

@@ -1,7 +1,6 @@
-"""Which array does a file mean? Nested lists, "arange" and single numbers, exactly or not at all.
+"""Which array does a file mean? Nested lists, "arange" and single numbers, or an error.
 
-Also how a global value is spread into the addends of a partial input. Knows nothing of
-programs.
+Also splits a global value into the addends of a partial input. Refuses to know programs.
 """
 
 from __future__ import annotations
@@ -22,23 +21,23 @@ from cases.model import Layout, Mesh
 
 Value = NDArray[Any]
 
-# float64 holds every whole number up to here, so a literal means exactly one number.
+# float64 holds every integer up to here, so a literal is exact.
 _WHOLE = 2.0**53
 _MOST = sys.float_info.max
 
-# Bits of the fraction with the implied one: whole numbers up to 2**bits are exact.
+# Bits of the fraction with the implied one. Integers up to 2**bits are exact.
 _BITS = {
     "bfloat16": 8, "float16": 11, "float32": 24, "float64": 53, "complex64": 24, "complex128": 53,
 }  # fmt: skip
 
 
 def parse_array(value: Any, dtype: str, shape: tuple[int, ...], where: Where) -> Value:
-    """The array of ``shape`` that nested lists, a number or {real, imag} spell out.
+    """The array of ``shape`` from nested lists, a number or {real, imag}.
 
-    Whole numbers must be exact; fractions are rounded to the nearest, as any decimal is.
+    The dtype must hold integers exactly. Fractions are rounded to the nearest value.
 
     Raises:
-        BadInput: another shape, ragged lists, not a number, or a number that the dtype lacks.
+        BadInput: a wrong or ragged shape, no number, or a number that the dtype cannot hold.
     """
     if isinstance(value, dict):
         parts = typed_fields.table(value, where, ("real", "imag"))
@@ -47,7 +46,7 @@ def parse_array(value: Any, dtype: str, shape: tuple[int, ...], where: Where) ->
         half = "float32" if dtype == "complex64" else "float64"
         made = np.empty(shape, numpy_dtype(dtype))
         made.real = _one_part(parts, "real", half, shape, where)
-        # A product with 1j would make a NaN where the other part is infinite.
+        # A product with 1j would turn the other part of an infinity into NaN.
         made.imag = _one_part(parts, "imag", half, shape, where)
         return made
     flat: list[Any] = []
@@ -64,9 +63,9 @@ def _one_part(
 
 
 def parse_shard(value: Any, dtype: str, whole: tuple[int, ...], where: Where) -> Value:
-    """A local array whose shape is not known, of a tensor whose global shape is ``whole``.
+    """A local array of unknown shape. ``whole`` is the global shape of its tensor.
 
-    An empty list does not show the dims inside it, so those are taken to be whole.
+    An empty list does not show the dims inside it, so they get their global sizes.
     """
     shape: tuple[int, ...] = ()
     inner = value
@@ -81,7 +80,7 @@ def parse_shard(value: Any, dtype: str, whole: tuple[int, ...], where: Where) ->
 
 
 def parse_sized(value: Any, dtype: str, shape: tuple[int, ...], where: Where) -> Value:
-    """As `parse_array`; if ``shape`` has no elements, any list without elements will do."""
+    """Like `parse_array`. If ``shape`` has no elements, any list without elements fits."""
     if 0 in shape and isinstance(value, list) and _is_empty(value):
         return np.empty(shape, numpy_dtype(dtype))
     return parse_array(value, dtype, shape, where)
@@ -137,7 +136,7 @@ def _exact(flat: list[Any], dtype: str, shape: tuple[int, ...], where: Where) ->
 
 
 def _as_float(one: int | float) -> float:
-    # An integer beyond float64 becomes an infinity, which is not what was written.
+    # An integer beyond float64 becomes an infinity, which differs from what was written.
     if isinstance(one, float) or abs(one) <= _MOST:
         return float(one)
     return math.inf if one > 0 else -math.inf
@@ -151,7 +150,7 @@ def make_arange(dtype: str, shape: tuple[int, ...], where: Where) -> Value:
     """0, 1, 2, … in row-major order.
 
     Raises:
-        BadInput: the dtype does not have so many distinct whole numbers.
+        BadInput: the dtype does not have that many distinct integers.
     """
     count, target = math.prod(shape), numpy_dtype(dtype)
     if dtype in _BITS:
@@ -164,18 +163,17 @@ def make_arange(dtype: str, shape: tuple[int, ...], where: Where) -> Value:
 
 
 def split_into_addends(value: Value, mesh: Mesh, layout: Layout, where: Where) -> tuple[Array, ...]:
-    """The addends for each mesh position, such that the pending reductions give ``value`` back.
+    """The addend of each mesh position. The pending reductions make ``value`` of them.
 
-    The addends of an element differ between positions where the dtype allows it, and change places
-    from element to element. So a position that is left out, counted twice or taken for another
-    shows.
+    The addends of an element differ between positions if the dtype allows it, and change places
+    from element to element. This shows a position that is missing, counted twice or mistaken.
 
     Raises:
-        BadInput: bool, which has no distinct addends, or addends that would not reduce exactly.
+        BadInput: bool, which has no distinct addends, or addends that do not reduce exactly.
     """
     if value.dtype.kind == "b":
         raise where.error("a partial input of bool", "per_device addends")
-    # The reduction that is due last is undone first: the other reductions leave its operands.
+    # The last reduction is undone first, because it reduces the results of the others.
     parts: dict[tuple[tuple[str, int], ...], Value] = {(): value}
     for group in reversed(reduction_order(layout.partial)):
         for op in sorted({op for _, op in group}):
@@ -201,16 +199,15 @@ def split_into_addends(value: Value, mesh: Mesh, layout: Layout, where: Where) -
 
 
 def _spread(value: Value, op: str, count: int, where: Where) -> list[Value]:
-    """``count`` arrays that ``op`` reduces to ``value``, exactly."""
+    """``count`` arrays that ``op`` reduces exactly to ``value``."""
     if count == 1:
         return [value]
-    # rank[i] is 0 at the position that carries an element's value, and each element has another
-    # carrier. The other positions hold small whole numbers for which the carrier makes up.
+    # rank[i] is 0 at the position that carries an element's value. The carrier changes with each
+    # element. The others hold small integers, for which the carrier compensates.
     element = np.arange(value.size).reshape(value.shape)
     ranks = [(element + i) % count for i in range(count)]
     if op == "product":
-        # In general a product has no distinct factors: the carrier has the value, all others have
-        # one.
+        # Most products have no distinct factors: the carrier has the value, the others 1.
         return [np.where(rank == 0, value, np.ones_like(value)) for rank in ranks]
     if op in ("max", "min"):
         return [_beyond(value, rank, op) for rank in ranks]
@@ -219,11 +216,11 @@ def _spread(value: Value, op: str, count: int, where: Where) -> list[Value]:
     _check_exact(value, op, count, where)
     small = [rank.astype(value.dtype) for rank in ranks]
     if op == "sum":
-        # Away from zero, so that no other addend equals what the carrier holds.
+        # Away from zero, so that no other addend equals the carrier's.
         sign = np.where(value.real < 0, 1, -1).astype(value.dtype)
         carried = value - sign * _as(count * (count - 1) // 2, value)
         return [np.where(rank == 0, carried, sign * one) for rank, one in zip(ranks, small)]
-    # What is added to the addends of an average sums to zero.
+    # The numbers that are added to the value of an average sum to 0.
     return [value + (_as(2, value) * one - _as(count - 1, value)) for one in small]
 
 
@@ -232,10 +229,10 @@ def _as(number: int, like: Value) -> Value:
 
 
 def _check_exact(value: Value, op: str, count: int, where: Where) -> None:
-    """Refuse a value whose addends could be rounded or overflow on the way to their sum."""
+    """Refuses a value if the sum of its addends could be rounded or overflow."""
     if not value.size:
         return
-    # No partial sum, in any order, is further from zero than this.
+    # No partial sum is further from zero than this, in any order.
     times, plus = (1, count * (count - 1) // 2) if op == "sum" else (count, count * count)
     error = where.error(f"a value whose addends would not {op} exactly", "per_device addends")
     if value.dtype.kind == "i":
@@ -255,20 +252,20 @@ def _check_exact(value: Value, op: str, count: int, where: Where) -> None:
 
 
 def _beyond(value: Value, rank: Value, op: str) -> Any:
-    """``value`` at rank 0; at other ranks below it (max) or above it (min), by the rank."""
+    """``value`` at rank 0. At other ranks it is lower (max) or higher (min), by the rank."""
     step = rank.astype(value.dtype)
     if value.dtype.kind not in "iu":
         return value - step if op == "max" else value + step
     info = np.iinfo(value.dtype)
     if op == "min":
         return value + np.minimum(step, info.max - np.maximum(value, 0))
-    # From a signed value of 0 or more there is always room.
+    # A signed value of 0 or more always has enough room below it.
     room = value if value.dtype.kind == "u" else np.minimum(value, -1) - info.min
     return value - np.minimum(step, room)
 
 
 def _split_unsigned(value: Value, ranks: list[Value]) -> list[Value]:
-    # No addend is below zero or above the value: each takes its share by rank.
+    # No addend is below 0 or above the value. Each takes its rank, as far as the rest allows.
     taken, left = [], value
     for rank in range(1, len(ranks)):
         part = np.minimum(left, _as(rank, value))

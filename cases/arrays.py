@@ -1,7 +1,7 @@
 """How does an array travel between processes and files? As dtype name, shape and raw bytes.
 
-Knows NumPy and the extra dtypes of ml_dtypes (bfloat16 and the float8 family). Refuses to know any
-framework, so that an answer can be read with none installed.
+Knows NumPy, and bfloat16 of ml_dtypes. Refuses to know any framework, so that an answer can be
+read where no framework is installed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-# The dtypes that a case may name: those that NumPy, torch and JAX all have on CPU.
+# The dtypes that a case may name. NumPy, torch and JAX have all of them on CPU.
 DTYPES = (
     "bool", "uint8", "int8", "int16", "int32", "int64",
     "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
@@ -22,7 +22,7 @@ DTYPES = (
 
 
 class Array(msgspec.Struct, frozen=True):
-    """An n-d array as data: ``data`` holds the elements in C order, native little-endian."""
+    """An array as data. ``data`` has the elements in C order and little-endian."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -35,7 +35,7 @@ class Array(msgspec.Struct, frozen=True):
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """The NumPy dtype called ``name``; bfloat16 comes from ml_dtypes.
+    """The NumPy dtype called ``name``. ml_dtypes has bfloat16.
 
     Raises:
         ValueError: ``name`` is not in `DTYPES`.
@@ -46,12 +46,12 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 
 def pack(array: NDArray[Any]) -> Array:
-    """An `Array` with the elements of a NumPy array of any memory order."""
+    """An `Array` of a NumPy array in any memory order."""
     return Array(array.dtype.name, array.shape, np.ascontiguousarray(array).tobytes())
 
 
 def unpack(array: Array) -> NDArray[Any]:
-    """The NumPy array that `pack` was given. Read-only, since it views the bytes.
+    """The NumPy array that `pack` was given. It is read-only, because it views the bytes.
 
     Raises:
         ValueError: the bytes do not fill the shape, or the dtype is unknown.

@@ -1,6 +1,6 @@
 """What is the dry run of a case? The same question without its data, for `pytest --dry-run`.
 
-Does not know what answers it.
+Refuses to know who answers it.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from cases.model import Case, Input
 
 
 def as_dry_run(case: Case) -> Case:
-    """The case without data, in its inputs and in what it states to be right.
+    """The case without data in its inputs and in its expectation.
 
-    An input that was given device by device has an empty ``per_device``. A case that is a dry run
-    already is returned as it is.
+    A ``per_device`` becomes empty. A case that is already a dry run is returned unchanged.
     """
     if case.question.mode == "dry run":
         return case

@@ -1,6 +1,6 @@
-"""How does a bad file say what is wrong? In one line: where it is, what was found, what is wanted.
+"""How is an error in a file told? In one line: the place, what was found, what is wanted.
 
-Does not know what a case or a cause is.
+Refuses to know what a case or a divergence is.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ _BARE = re.compile(r"[\w/-]+")
 class BadInput(Exception):
     """A file of cases, causes or answers that cannot be used.
 
-    ``case`` is the id of the case (or of what ``noun`` names), "" if there is none. ``key`` is the
-    path of the value at fault inside it, such as ``inputs.x.placements[1]``. `str` gives one
-    printable line.
+    ``case`` is the id of the case, or of what ``noun`` names; "" if there is no id. ``key`` is
+    the path of the wrong value, such as ``inputs.x.placements[1]``. `str` gives one line.
     """
 
     def __init__(
@@ -40,10 +39,7 @@ class BadInput(Exception):
 
 
 class Where(msgspec.Struct, frozen=True):
-    """A place in a file: the parts of a `BadInput` that do not depend on what is wrong.
-
-    ``keys``: table keys and list indices, outermost first.
-    """
+    """A place in a file. ``keys``: table keys and list indices, outermost first."""
 
     file: str
     case: str = ""
@@ -55,7 +51,7 @@ class Where(msgspec.Struct, frozen=True):
         return Where(self.file, self.case, self.keys + keys, self.noun)
 
     def error(self, found: str, wanted: str) -> BadInput:
-        """The error to raise for what was found here."""
+        """The error for what was found here."""
         path = ""
         for key in self.keys:
             if isinstance(key, int):
@@ -68,7 +64,7 @@ class Where(msgspec.Struct, frozen=True):
 
 
 def format_value(value: object) -> str:
-    """A value of a file as an error line shows it, never longer than 80 characters."""
+    """A value of a file for an error line, in at most 80 characters."""
     match value:
         case None:
             return "null"
@@ -93,13 +89,13 @@ def format_count(number: int, what: str) -> str:
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
-    """The known name whose spelling is nearest to ``name``; "" if nothing is known."""
+    """The known name whose spelling is nearest to ``name``; "" if no name is known."""
     close = difflib.get_close_matches(name[:80], sorted(known), n=1, cutoff=0.0)
     return close[0] if close else ""
 
 
 def format_known(what: str, name: str, known: Collection[str]) -> str:
-    """What is wanted in place of an unknown name: the nearest known one, or all if they are few."""
+    """What is wanted in place of an unknown name: all known names if few, else the nearest."""
     if len(known) <= 6:
         return f"{what}: {', '.join(known) or 'there is none'}"
     return f"{what}, the nearest being {nearest_name(name, known)!r}"

@@ -1,7 +1,7 @@
-"""What does a case itself say is right? Values, shards, meshes, counts and tolerance.
+"""What does a case itself state to be right? Values, shards, meshes, counts and tolerance.
 
-Reads those keys of a case that never reach a framework. A list per device is in the order of device
-numbers in a file, and in the order of mesh positions in an `Expectation`.
+Reads the keys of a case that never reach a framework. Files list values in the order of device
+numbers, and an `Expectation` has them by mesh position. Refuses to know the reference.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def read_expectation(
 ) -> Expectation:
     """The expectation of a case on ``mesh`` with these inputs, results and derived meshes.
 
-    ``counted``: the names whose collectives can be stated.
+    ``counted``: the names for which collectives can be stated.
 
     Raises:
         BadInput: an unknown name, or a value that does not fit its tensor.
@@ -99,9 +99,9 @@ def _all(names: Collection[str]) -> str:
 
 
 def _per_device(value: Any, count: int, where: Where) -> list[Any]:
-    listed = typed_fields.items(value, where, "a list with one for each device")
+    listed = typed_fields.items(value, where, "a list with one entry for each device")
     if len(listed) != count:
-        raise where.error(f"{len(listed)} of them", f"{count}, one for each device")
+        raise where.error(f"a list of {len(listed)}", f"{count}, one for each device")
     return listed
 
 

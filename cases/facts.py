@@ -1,7 +1,7 @@
-"""What is known about a case before anything runs? Facts by which a cause names cases.
+"""Which facts about a case are known before anything runs? A ledger selects cases by them.
 
-Taken from the tensors whose layout the question states: its inputs, and results with a layout asked
-for.
+They come from tensors with a stated layout: inputs, and results that are asked for in a layout.
+Refuses to know answers.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ SplitWhere = Literal["input", "result", "no"]
 class Facts(msgspec.Struct, frozen=True):
     """The facts of one case.
 
-    ``ascending``: along every axis that splits something, groups list their devices in ascending
-    order, and so does a mesh from which others are derived. ``minor_first``: a dim is split over a
-    minor axis of its mesh before a major one. ``uneven``: something is split into unequal shards.
-    ``irregular``: an input has shards that are not its chunks. ``indivisible``: where a size first
-    is no multiple of the devices that split it. ``empty``: something has no elements.
-    ``newly_partial``: a result has to have a pending reduction that its operand has not.
-    ``pending``: the pending reductions that the case gives or asks for. ``several_meshes``: not
-    everything is on one mesh. ``ops``: those of the program. ``repeated``: one op occurs more than
-    once. ``number``: an op has a number for an operand. ``random``: an op draws random numbers.
+    ``ascending``: along each axis that splits a tensor, devices are in ascending order, and so
+    are those of a mesh from which others are derived. ``minor_first``: a minor mesh axis splits
+    a dim before a major one. ``uneven``: a tensor has unequal shards. ``irregular``: an input has
+    shards that break the chunk rule. ``indivisible``: where a size is first no multiple of its
+    number of devices. ``empty``: a tensor has no elements. ``newly_partial``: a result is asked
+    to have a pending reduction that its operand lacks; ``swaps_partial``: in place of another.
+    ``pending``: all pending reductions. ``several_meshes``: the tensors lie on more than one mesh.
+    ``ops``: the ops of the program. ``repeated``: one of them occurs twice. ``number``: one takes
+    a number in place of a tensor. ``random``: one draws random numbers.
     """
 
     ascending: bool
@@ -119,7 +119,7 @@ def _is_minor_first(mesh: Mesh, layout: Layout) -> bool:
 
 
 def _has_number(step: Step) -> bool:
-    # Some ops take their number as a named parameter.
+    # Some ops take the number as a keyword.
     return "value" in step.params or any(not isinstance(arg, str) for arg in step.args)
 
 

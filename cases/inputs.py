@@ -1,6 +1,6 @@
 """Which tensors exist before a program runs? Inputs as a file gives them, with their layouts.
 
-Knows nothing of programs.
+Refuses to know programs.
 """
 
 from __future__ import annotations
@@ -31,16 +31,15 @@ KEYS = (
     "declared_shape", "irregular", "devices", "view",
 )  # fmt: skip
 
-# Nobody writes longer notations by hand.
+# People do not write longer layouts.
 MAX_NOTATION = 400
 
 
 class DeclaredTensor(msgspec.Struct, frozen=True):
-    """What is known of an input or result while a file is read.
+    """What is known about an input or result while a file is read.
 
-    ``mesh``: see `mesh_derivation.meshes_of_tensors`; the case's mesh, an input's own, or for a
-    derived one all meshes that devices see. ``layout``: None where the framework chooses.
-    ``irregular``: its shards may break the chunk rule.
+    ``mesh``: as in `mesh_derivation.meshes_of_tensors`. ``layout``: None if the framework
+    chooses it. ``irregular``: the shards may break the chunk rule.
     """
 
     typed: TensorType
@@ -56,12 +55,10 @@ class DeclaredTensor(msgspec.Struct, frozen=True):
 
 
 def read_layout(value: Any, mesh: Mesh, ndim: int, where: Where) -> Layout:
-    """A layout in any notation: placements, axis -> placement, or a PartitionSpec.
-
-    Also in a table of its own, as inputs have it: ``{spec = "P('dp')"}``.
+    """A layout from placements, axis -> placement, a PartitionSpec, or ``{spec = "P('dp')"}``.
 
     Raises:
-        BadInput: it is in no notation, or does not fit the mesh or the tensor.
+        BadInput: it has no known notation, or does not fit the mesh or the tensor.
     """
     for key in ("placements", "spec"):
         if isinstance(value, dict) and list(value) == [key] and key not in mesh.names:
@@ -95,18 +92,18 @@ def _short(value: Any, where: Where) -> str:
 def read_input(
     name: str, raw: Any, mesh: Mesh, views: dict[str, DerivedMesh], mode: str, where: Where
 ) -> tuple[Input, DeclaredTensor]:
-    """One input of a case on ``mesh``, where ``views`` are the meshes derived from it.
+    """One input of a case on ``mesh``. ``views``: the meshes derived from it.
 
-    ``values`` is a nested list, one number for every element, or "arange" (the default). Values of
-    a partial input are spread into addends; in a dry run there are none.
+    ``values`` is a nested list, one number for all elements, or "arange" (the default). Values
+    of a partial input are split into addends. A dry run has no values.
 
     Raises:
-        BadInput: whatever is wrong with it.
+        BadInput: the input is invalid.
     """
     table = typed_fields.table(raw, where, KEYS)
     for one, other in (("placements", "spec"), ("values", "per_device"), ("devices", "view")):
         typed_fields.exclusive(table, one, other, where)
-    # A framework is told the declared shape.
+    # Frameworks get the declared shape.
     key = "declared_shape" if "declared_shape" in table else "shape"
     if key not in table:
         raise where.error("no shape", "shape, a list of sizes")
@@ -133,9 +130,9 @@ def read_input(
     if "irregular" in table:
         irregular = typed_fields.flag(table["irregular"], where.at("irregular"))
     if irregular and "per_device" not in table:
-        raise where.error("irregular shards without per_device", "per_device, a shard each")
+        raise where.error("irregular shards", "per_device, with one shard for each device")
     tensor = DeclaredTensor(TensorType(shape, dtype), on, layout, irregular)
-    # A list per device is in the order of the case's mesh, or of the input's own.
+    # A list for each device follows the input's own mesh if it has one, else the case's mesh.
     listed = (own or mesh).devices
     value, per_device = _read_values(table, tensor, listed, mode, where)
     view = table.get("view")
@@ -163,10 +160,10 @@ def _read_mesh(
 
 
 def find_view(name: Any, mesh: Mesh, views: dict[str, DerivedMesh], where: Where) -> Mesh:
-    """The meshes that devices see of the derived mesh called ``name``.
+    """The derived mesh called ``name``, as `DerivedMesh.whole` has it.
 
     Raises:
-        BadInput: no derived mesh has that name.
+        BadInput: no mesh step has that name.
     """
     view = typed_fields.text(name, where, "the name of a mesh step")
     if view not in views:
@@ -205,9 +202,9 @@ def _read_values(
 def read_locals(
     raw: Any, tensor: DeclaredTensor, devices: tuple[int, ...], where: Where
 ) -> tuple[Array, ...]:
-    """One local array per position of the tensor's mesh, listed in the order of ``devices``.
+    """One local array for each position of the tensor's mesh. ``raw`` is in order of ``devices``.
 
-    Their shapes must be those of the layout, if it fixes them.
+    If the layout fixes the local shapes, the arrays must have them.
     """
     listed = typed_fields.items(raw, where, "a list with an array for each device")
     if len(listed) != len(devices):

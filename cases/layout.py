@@ -1,6 +1,6 @@
-"""What does a layout mean? The indices of every mesh position, and when two layouts are the same.
+"""Which indices does each mesh position hold under a layout, and when are two layouts equivalent?
 
-Index arithmetic only: no values, no collectives, no notation.
+Index arithmetic only. Refuses to know values, collectives and notations.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ Ranges = tuple[Range, ...]
 def chunk(start: int, stop: int, parts: int, index: int) -> Range:
     """The ``index``-th of ``parts`` chunks of [start, stop).
 
-    Chunks are ceil(size / parts) long until nothing is left, so 5 rows in 4 chunks are
-    2, 2, 1, 0: the rule of ``torch.chunk``, which DTensor's Shard follows.
+    This is the rule of ``torch.chunk`` and of DTensor's Shard. Chunks are ceil(size / parts)
+    long until nothing is left, so 5 rows in 4 chunks are 2, 2, 1, 0.
     """
     step = -(-(stop - start) // parts)
     return min(start + index * step, stop), min(start + (index + 1) * step, stop)
 
 
 def coordinate(mesh: Mesh, position: int) -> dict[str, int]:
-    """Where a row-major mesh position lies: axis name -> index along it."""
+    """The coordinate of a row-major mesh position: axis name -> index along it."""
     where = {}
     for name, size in reversed(mesh.axes):
         position, where[name] = divmod(position, size)
@@ -41,9 +41,9 @@ def coordinates(mesh: Mesh) -> tuple[dict[str, int], ...]:
 
 @lru_cache(maxsize=65536)
 def index_ranges(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> tuple[Ranges, ...]:
-    """For each mesh position, the [start, stop) of each tensor dim that it holds.
+    """For each mesh position, the range [start, stop) that it holds of each tensor dim.
 
-    Several axes on one dim chunk the chunk, major to minor.
+    If several axes split one dim, each splits the chunks of the axis before it.
     """
     held = []
     for where in coordinates(mesh):
@@ -58,12 +58,12 @@ def index_ranges(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> tuple[Ra
 
 
 def local_shape(held: Ranges) -> tuple[int, ...]:
-    """Shape of a shard that holds these ranges."""
+    """The shape of a shard that holds these ranges."""
     return tuple(stop - start for start, stop in held)
 
 
 def largest_shard(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Shape of the largest shard, which is the first position's: chunks only get smaller."""
+    """The shape of the largest shard. The first position holds it."""
     local = []
     for size, axes in zip(shape, layout.dims, strict=True):
         for axis in axes:
@@ -73,9 +73,9 @@ def largest_shard(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> tuple[i
 
 
 def divides_evenly(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> bool:
-    """Whether every dim has elements, and the same number in each of its chunks.
+    """Whether every dim has elements and all its chunks are equally long.
 
-    The order of the axes alone then decides the chunks, and another order gives others.
+    Then two axis orders never give the same chunks.
     """
     return all(
         size > 0 and size % math.prod(mesh[axis] for axis in axes) == 0
@@ -84,15 +84,15 @@ def divides_evenly(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> bool:
 
 
 def offset(held: Ranges) -> tuple[int, ...]:
-    """Global index of a shard's first element; for an empty shard, where it would begin."""
+    """The global index at which a shard begins, even if it is empty."""
     return tuple(start for start, _ in held)
 
 
 @lru_cache(maxsize=1024)
 def axis_groups(mesh: Mesh, axes: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
-    """The groups of mesh positions that differ along ``axes`` only.
+    """The groups of mesh positions that differ only along ``axes``.
 
-    Inside a group, positions are ordered by ``axes``, major to minor, in the order given.
+    Each group is in the order of ``axes``, major to minor.
     """
     found: dict[tuple[int, ...], list[tuple[tuple[int, ...], int]]] = {}
     for position, where in enumerate(coordinates(mesh)):
@@ -102,7 +102,7 @@ def axis_groups(mesh: Mesh, axes: tuple[str, ...]) -> tuple[tuple[int, ...], ...
 
 
 def canonical(mesh: Mesh, layout: Layout) -> Layout:
-    """The layout without axes of size 1, which split and reduce nothing."""
+    """The layout without axes of size 1."""
     return Layout(
         tuple(tuple(axis for axis in axes if mesh[axis] > 1) for axes in layout.dims),
         tuple((axis, op) for axis, op in layout.partial if mesh[axis] > 1),
@@ -110,12 +110,12 @@ def canonical(mesh: Mesh, layout: Layout) -> Layout:
 
 
 def commute(one: str, other: str) -> bool:
-    """Whether two pending reductions may be done in either order."""
+    """Whether the order of two pending reductions is irrelevant."""
     return one == other or {one, other} == {"sum", "avg"}
 
 
 def reduction_order(partial: tuple[tuple[str, str], ...]) -> tuple[frozenset[tuple[str, str]], ...]:
-    """Pending reductions in the order they are due, those that commute grouped together."""
+    """Pending reductions in the order in which they are due. Those that commute form a group."""
     grouped: list[set[tuple[str, str]]] = []
     for pending in partial:
         if grouped and all(commute(pending[1], op) for _, op in grouped[-1]):
@@ -126,10 +126,9 @@ def reduction_order(partial: tuple[tuple[str, str], ...]) -> tuple[frozenset[tup
 
 
 def are_equivalent(mesh: Mesh, one: Layout, other: Layout, shape: tuple[int, ...]) -> bool:
-    """Whether two layouts of one tensor mean the same.
+    """Whether every mesh position holds the same ranges with the same pending reductions.
 
-    They do if, over axes of size > 1, every mesh position holds the same index ranges and has the
-    same pending reductions.
+    Axes of size 1 are ignored.
     """
     one, other = canonical(mesh, one), canonical(mesh, other)
     if one == other:
@@ -142,12 +141,12 @@ def are_equivalent(mesh: Mesh, one: Layout, other: Layout, shape: tuple[int, ...
 
 
 def axes_of_layout(layout: Layout) -> tuple[str, ...]:
-    """Every axis that the layout names, splits first."""
+    """All axes that the layout names. Those that split a dim come first."""
     return tuple(itertools.chain(*layout.dims)) + tuple(axis for axis, _ in layout.partial)
 
 
 def is_even(mesh: Mesh, layout: Layout, shape: tuple[int, ...]) -> bool:
-    """Whether every mesh position holds a shard of one and the same shape."""
+    """Whether all shards have the same shape."""
     if divides_evenly(mesh, layout, shape):
         return True
     return len({local_shape(held) for held in index_ranges(mesh, layout, shape)}) == 1

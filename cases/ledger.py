@@ -1,11 +1,9 @@
 """Why do frameworks diverge? The causes of a ledger: what each looks like, where, and why.
 
-A cause (``[[cause]]``) describes a fault by what is known before anything runs (facts of the case
-and of the step), and by what it looks like: the kind of observation, a pattern of its message if it
-is a refusal, the relation to the right value if it is a wrong value. It does not list cases or
-releases: the records show where it occurs. A ``[[documented]]`` entry has the same form, for what a
-framework's own documentation calls undefined or the caller's duty. Whether an answer fits a cause
-is judged elsewhere.
+A ``[[cause]]`` describes a fault by facts of the case and the step, and by its looks: the kind of
+observation, the message of a refusal, the relation of a wrong value to the right one. The records
+show in which cases and releases it occurs. A ``[[documented]]`` entry has the same form. It covers
+what a framework's documentation calls undefined or leaves to the caller. Refuses to know answers.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from cases.facts import SplitWhere as Split
 from cases.model import REDUCTIONS, Case, Recipe
 from cases.recipes import RECIPES
 
-# The project's own ledger: all files of a folder.
+# The project's own ledger. All files of the folder belong to it.
 LEDGER = Path(__file__).with_name("divergences")
 
 Aspect = Literal[
@@ -43,7 +41,7 @@ Observed = Literal[
 ]  # fmt: skip
 OBSERVATIONS: tuple[Observed, ...] = get_args(Observed)
 
-# What another redistribution plan does that is not implied, judged by its collectives alone.
+# How a redistribution plan differs from the implied one, by its collectives alone.
 RedistributionPlanKind = Literal[
     "fires where nothing is implied", "fires nothing", "permutes", "more", "larger operands",
     "fewer", "gathers", "exchanges", "reduces", "gathers, exchanges and reduces",
@@ -51,7 +49,7 @@ RedistributionPlanKind = Literal[
 ]  # fmt: skip
 PLANS: tuple[RedistributionPlanKind, ...] = get_args(RedistributionPlanKind)
 
-# How a wrong value is related to the right one; `suites.relations` defines each relation.
+# How a wrong value is related to the right one. `suites.relations` defines each relation.
 Relation = Literal[
     "times a number", "plus a number", "NaN", "elements permuted", "zeros", "one addend",
     "operand unchanged", "another shape", "some elements", "all elements",
@@ -69,15 +67,14 @@ _LINK = re.compile(r"https?://[^\s/]+(/\S*)?")
 
 
 class CasePattern(msgspec.Struct, frozen=True):
-    """Which cases can show a cause: those that fit everything given; all, if nothing is given.
+    """Which cases can show a cause: those that fit every given field.
 
-    ``step``: patterns of what can be at fault: the op of the step, of an unchecked step before it,
-    or of one that a gradient goes through; "input" for an input; "full" for materialising;
-    "program" for a whole program. ``only``: patterns such that each op of the program fits one;
-    "nothing" for a program without ops. ``recipe``: one of these. ``context``: that of the program.
-    ``plan``: what another plan does, one of these. ``axes`` and ``devices``: how many the mesh has.
-    ``dtype``: one of these is the dtype of some input. ``partial``: one of these reductions is
-    pending somewhere. ``indivisible``: one of these. The others as in `Facts`.
+    ``step``: patterns of the op at fault, which is the op of the step, of an unchecked step before
+    it, or of a step that a gradient goes through. "input", "full" (materialising) and "program"
+    stand for faults outside an op. ``only``: each op of the program fits one of these patterns;
+    "nothing" stands for no ops. ``recipe``, ``context``, ``plan``, ``indivisible``: one of these.
+    ``axes`` and ``devices``: how many of them the mesh has. ``dtype``: an input has one of these.
+    ``partial``: one of these reductions is pending. `Facts` describes the other fields.
     """
 
     step: tuple[str, ...] = ()
@@ -107,10 +104,10 @@ class Cause(msgspec.Struct, frozen=True):
     """Why something diverges, and what it looks like.
 
     ``subject``: subjects, or a framework for all its routes. ``observed`` and ``aspect``: one of
-    these. ``message``: a pattern in the message of a refusal, of the rank that raised before a
-    hang, or of a crash. ``relation``: that of a wrong value to the right one. ``unreported``: the
-    day on which no public report was found. ``documented``: nothing is wrong, since the framework's
-    documentation says so.
+    these. ``message``: a pattern in the message of a refusal, a crash, or the rank that raised
+    before a hang. ``relation``: how a wrong value is related to the right one. ``unreported``: the
+    day on which a search found no public report. ``documented``: the framework documents this
+    behaviour, so it is not wrong.
     """
 
     id: str
@@ -128,12 +125,12 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 def load_ledger(path: Path, subjects: Collection[str]) -> tuple[Cause, ...]:
-    """The causes of a ledger, which may have none. ``subjects``: those that exist.
+    """The causes of a ledger, which may be empty. ``subjects``: all known subjects.
 
-    ``path``: a file, or a folder whose ``.toml`` files are one ledger.
+    ``path``: a file, or a folder whose ``.toml`` files make up one ledger.
 
     Raises:
-        BadInput: anything wrong with a cause: file, cause, key, found, wanted.
+        BadInput: a cause is invalid.
     """
     files = sorted(path.glob("*.toml")) if path.is_dir() else [path]
     if not files:
@@ -158,17 +155,17 @@ def _file(path: Path, subjects: Collection[str]) -> list[Cause]:
 
 
 def check_unique(causes: Iterable[Cause]) -> None:
-    """Refuse two causes with one id.
+    """Refuses two causes with the same id.
 
     Raises:
-        BadInput: at the second of the two.
+        BadInput: the second of them.
     """
     seen: dict[str, Cause] = {}
     for cause in causes:
         first = seen.setdefault(cause.id, cause)
         if first is not cause:
             where = Where(cause.file, cause.id, ("id",), "cause")
-            raise where.error(f"an id that {first.file} has already", "one of its own")
+            raise where.error(f"an id that {first.file} has already", "a unique id")
 
 
 def _cause(raw: Any, place: Where, documented: bool, subjects: Collection[str]) -> Cause:
@@ -210,7 +207,7 @@ def _cause(raw: Any, place: Where, documented: bool, subjects: Collection[str]) 
 
 
 def _message(table: dict[str, Any], observed: tuple[str, ...], where: Where) -> str:
-    """The type of an exception says too little, so a refusal needs a pattern of its message."""
+    """The pattern of a message. A refusal must have one: its exception type says too little."""
     if "message" not in table:
         if "refused" in observed:
             raise where.error("no message", "message, a pattern of what the framework says")
@@ -226,7 +223,7 @@ def _message(table: dict[str, Any], observed: tuple[str, ...], where: Where) -> 
         raise place.error(f"{format_value(text)} ({error})", "a regular expression") from None
     if empty:
         raise place.error(
-            f"{format_value(text)}, which fits every message", "one that tells messages apart"
+            f"{format_value(text)}, which fits every message", "one that some messages do not fit"
         )
     return text
 
@@ -238,12 +235,12 @@ def _relation(table: dict[str, Any], observed: tuple[str, ...], where: Where) ->
         return ()
     place = where.at("relation")
     if "wrong value" not in observed:
-        raise place.error("a relation", "none: only a wrong value has one to the right value")
+        raise place.error("a relation", "none: only a wrong value has a relation")
     return _known(table["relation"], place, "a known relation", RELATIONS)
 
 
 def _source(table: dict[str, Any], documented: bool, where: Where) -> tuple[str, str]:
-    """The link, or the day on which no report was found."""
+    """The link, and the day on which a search found none. At most one of them is given."""
     link = typed_fields.text(table.get("link", ""), where.at("link"))
     if "link" in table and not _LINK.fullmatch(link):
         raise where.at("link").error(format_value(link), "a link with http:// or https://")
@@ -313,9 +310,9 @@ def _known(value: Any, where: Where, noun: str, known: Collection[str]) -> tuple
 
 
 def can_show_in(cause: Cause, case: Case, fact: Facts, steps: Collection[str]) -> bool:
-    """Whether a cause can show in a case at a step, by what is known before anything runs.
+    """Whether a cause can show in a case at a step. This is known before anything runs.
 
-    ``steps``: the ops that can be at fault, which are matched with the cause's own.
+    ``steps``: the ops that can be at fault. `CasePattern.step` has to fit one of them.
     """
     want, question = cause.cases, case.question
     mesh, recipe = question.mesh, question.recipe
@@ -338,7 +335,7 @@ def _fits(op: str, patterns: Collection[str]) -> bool:
 
 
 def _recipe_fits(want: CasePattern, recipe: Recipe | None) -> bool:
-    """Another plan of a recipe needs a cause that names the recipe; anything else may have any."""
+    """Whether the recipe fits. A cause for another plan has to name the recipe."""
     if recipe is None:
         return not want.recipe
     return recipe.name in want.recipe or not (want.recipe or want.plan)

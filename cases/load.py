@@ -1,7 +1,7 @@
-"""How does a case get out of a file? Every key of the TOML and JSON forms, checked on the way.
+"""How is a case read from a file? Every key of the TOML and JSON forms is read and checked.
 
-Both forms have the same keys: TOML under ``[[case]]``, JSON as a list. Anything unknown is refused
-before anything starts. `BadInput` is the only error raised here.
+Both forms have the same keys: TOML under ``[[case]]``, JSON in a list. Refuses unknown keys and
+values with `BadInput`, its only error. Refuses to know frameworks.
 """
 
 from __future__ import annotations
@@ -33,21 +33,19 @@ KEYS = (
 
 CONTEXTS = ("loss_parallel",)
 MODES: tuple[Mode, ...] = get_args(Mode)
-# The name of a dry run in earlier releases.
+# Earlier releases called a dry run by this name.
 _OLD_MODE = "plan"
 
 _ID = re.compile(r"[A-Za-z0-9._/-]{1,120}")
 
 
 def load(path: Path) -> tuple[Case, ...]:
-    """The cases of a .toml or .json file, or of every such file in a folder and its folders.
-
-    In the order of the file; files in the order of their paths.
+    """The cases of a .toml or .json file, or of all such files below a folder, in path order.
 
     Raises:
-        BadInput: no cases, or anything wrong with one: file, case, key, found, wanted.
+        BadInput: there are no cases, or one is invalid.
     """
-    # Unlike Path.is_dir, this raises for no name at all.
+    # Unlike Path.is_dir, this never raises.
     if not os.path.isdir(path):
         cases = _load_file(path)
     else:
@@ -60,10 +58,10 @@ def load(path: Path) -> tuple[Case, ...]:
 
 
 def check_unique(cases: Iterable[Case]) -> None:
-    """Refuse two cases with one id, or with ids that are equal as test ids.
+    """Refuses two cases with the same id or the same test id.
 
     Raises:
-        BadInput: at the second of the two.
+        BadInput: the second of them.
     """
     seen: dict[str, Case] = {}
     for case in cases:
@@ -72,11 +70,9 @@ def check_unique(cases: Iterable[Case]) -> None:
             continue
         where = Where(case.file, case.id, ("id",))
         if first.id == case.id:
-            raise where.error(f"an id that {first.file} has already", "one of its own")
-        found = (
-            f"an id that reads {slug(case.id)!r} in test ids, as {first.id!r} of {first.file} does"
-        )
-        raise where.error(found, "one of its own")
+            raise where.error(f"an id that {first.file} has already", "a unique id")
+        found = f"an id with the test id {slug(case.id)!r}, like {first.id!r} of {first.file}"
+        raise where.error(found, "a unique test id")
 
 
 def _load_file(path: Path) -> list[Case]:
@@ -84,7 +80,7 @@ def _load_file(path: Path) -> list[Case]:
     if path.suffix == ".json":
         listed = typed_fields.items(typed_fields.read_json(path), where, "a list of cases")
         places = [where.at(i) for i in range(len(listed))]
-        # What releases did when the cases were collected: no business of a case.
+        # This key says what releases did when the cases were collected.
         listed = [_without(one, "seen") for one in listed]
     elif path.suffix == ".toml":
         tables = typed_fields.table(typed_fields.read_toml(path), where, ("case",))
@@ -106,10 +102,10 @@ def _without(raw: Any, key: str) -> Any:
 
 
 def read_case(raw: Any, file: str, place: Where) -> Case:
-    """The case of one table, found at ``place`` of ``file``; its family is the file's name.
+    """The case of one table at ``place`` in ``file``. Its family is the name of the file.
 
     Raises:
-        BadInput: anything wrong with it.
+        BadInput: the case is invalid.
     """
     table = typed_fields.table(raw, place)
     if "id" not in table:
@@ -140,7 +136,7 @@ def read_case(raw: Any, file: str, place: Where) -> Case:
     inputs, tensors = _inputs(table.get("inputs", {}), mesh, views, mode, where.at("inputs"))
     written = program.read_program(table.get("program", []), where.at("program"))
     steps = _steps(written, table.get("to", {}), mesh, views, tensors, mode, where)
-    # A mesh step changes a framework's registry of meshes, and the change outlives the case.
+    # A mesh step changes a framework's registry of meshes, also for later cases.
     fresh = bool(mesh_steps) or "state" in tags
     _check_after(mesh_steps, tensors, where.at("mesh_steps"))
     tensors |= shown_of_it
@@ -155,7 +151,7 @@ def read_case(raw: Any, file: str, place: Where) -> Case:
             if mode == "dry run"
             else (*observed_names(row), *unsharded_names(row))
         )
-    # What is said to be right is looked at, whether or not it is listed.
+    # Everything in the expectation is checked, even if `check` does not list it.
     known = (*tensors, *views) if recipe is None else ()
     checked += tuple(
         name
@@ -204,7 +200,7 @@ def _date(value: Any, where: Where) -> str:
 
 
 def _derived(table: dict[str, Any], mesh: Mesh, where: Where) -> MeshStepResults:
-    """What the mesh steps make; nothing can come after one that is to be refused."""
+    """What the mesh steps make. No tensors may follow a step that has to be refused."""
     if "refused" in table:
         for other in ("inputs", "program", "recipe"):
             typed_fields.exclusive(table, "refused", other, where)
@@ -237,7 +233,7 @@ def _steps(
     mode: str,
     where: Where,
 ) -> tuple[Step, ...]:
-    """The steps of a program; adds their results to ``tensors``."""
+    """The steps of a program. Adds their results to ``tensors``."""
     asked = typed_fields.table(to, where.at("to"))
     results = [one.result for one in written]
     for name in asked:
@@ -248,7 +244,7 @@ def _steps(
     inputs = tuple(tensors)
     for i, one in enumerate(written):
         if one.result in tensors or one.result in views:
-            raise one.where.error(f"{one.result!r} again", "a result with a name of its own")
+            raise one.where.error(f"{one.result!r} again", "a new name for the result")
         known = {name: tensor.typed for name, tensor in tensors.items()}
         row = program.check_step(one, known, set(results[i:]))
         if one.op == "grad":
@@ -267,14 +263,14 @@ def _steps(
 
 
 def _check_distinct(step: WrittenStep, mesh: Mesh) -> None:
-    """Axes along which seeds are to differ are axes of the mesh."""
+    """Refuses seeds that differ along an axis that the mesh does not have."""
     for axis in step.params.get("distinct", ()):
         if axis not in mesh.names:
             raise step.where.error(f"distinct axis {axis!r}", "one of " + ", ".join(mesh.names))
 
 
 def _check_grad(step: WrittenStep, before: list[Step], inputs: tuple[str, ...]) -> None:
-    """A gradient is that of something that was made, with respect to an input that it is of."""
+    """Refuses a gradient of a tensor that was not made from the given input."""
     of, by = step.args
     if by not in inputs:
         raise step.where.error(
@@ -292,9 +288,9 @@ def _check_grad(step: WrittenStep, before: list[Step], inputs: tuple[str, ...]) 
         )
     on_the_way = [one for one in before if one.result in reached]
     if any(one.op == "grad" for one in on_the_way):
-        raise step.where.error("the gradient of a gradient", "that of a value")
+        raise step.where.error("the gradient of a gradient", "the gradient of a value")
     if any("padding_row" in one.params for one in on_the_way):
-        # The padding row changes no value, so that differences cannot see it.
+        # The padding row changes no value, so finite differences do not show it.
         raise step.where.error("a gradient through an embedding with padding_row", "one without")
 
 
@@ -334,7 +330,7 @@ def _check(
     tensors: dict[str, DeclaredTensor],
     where: Where,
 ) -> tuple[str, ...]:
-    """The names that count: as given, else all named results, else all inputs, else meshes."""
+    """The names to judge: `check` if given, else all named results, else inputs, else meshes."""
     if "check" not in table:
         names = tuple(one.result for one in written if one.named)
         names = names or tuple(given.name for given in inputs) or tuple(views)

@@ -1,6 +1,6 @@
-"""How is a mesh derived from another? For each position, the positions along each of its axes.
+"""What is a derived mesh? For each mesh position, the positions along each of its axes.
 
-Index arithmetic on axes; knows nothing of tensors or files.
+Index arithmetic on axes. Refuses to know tensors or files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Lines = tuple[Line, ...]
 
 
 class MeshError(Exception):
-    """A mesh step that makes no mesh: where in the step, what was found, what is wanted."""
+    """A mesh step that is invalid: its place in the step, what was found, what is wanted."""
 
     def __init__(self, place: tuple[int | str, ...], found: str, wanted: str):
         super().__init__(f"found {found}, wanted {wanted}")
@@ -33,8 +33,8 @@ class MeshError(Exception):
 class DerivedMesh(msgspec.Struct, frozen=True):
     """A mesh as the positions of the case's mesh see it.
 
-    ``axes``: axis -> for each position of the case's mesh, the positions along the axis through it,
-    with itself, in the order of the axis.
+    ``axes``: axis -> for each position of the case's mesh, all positions along the axis through
+    it, in the order of the axis. They include the position itself.
     """
 
     axes: dict[str, Lines]
@@ -49,16 +49,16 @@ class DerivedMesh(msgspec.Struct, frozen=True):
         return tuple(lines[position].index(position) for lines in self.axes.values())
 
     def seen(self, position: int) -> Line:
-        """The positions of the mesh that a position sees, row-major."""
+        """The positions of the mesh that a position sees, in row-major order."""
         found: Line = (position,)
         for lines in self.axes.values():
             found = tuple(other for one in found for other in lines[one])
         return found
 
     def whole(self, of: Mesh) -> Mesh:
-        """The meshes of all positions of ``of`` together, one after another along `STACKED_AXIS`.
+        """The meshes of all positions of ``of``, one after another along `STACKED_AXIS`.
 
-        Without that axis if every position sees the same mesh. The devices are those of ``of``.
+        If all positions see the same mesh, that axis is missing. It has the devices of ``of``.
         """
         found = dict.fromkeys(self.seen(position) for position in range(of.size))
         devices = tuple(of.devices[position] for one in found for position in one)
@@ -72,9 +72,9 @@ def as_derived(of: Mesh) -> DerivedMesh:
 
 
 def derive_all(of: Mesh, steps: Sequence[MeshStep]) -> dict[str, DerivedMesh]:
-    """The mesh that each of a question's mesh steps makes; ``of`` is the question's own.
+    """The mesh that each mesh step of a question makes. ``of`` is the question's own mesh.
 
-    A comparison makes none, and neither does an invalid step.
+    Comparisons and invalid steps make no mesh.
     """
     made: dict[str, DerivedMesh] = {}
     for step in steps:
@@ -85,20 +85,20 @@ def derive_all(of: Mesh, steps: Sequence[MeshStep]) -> dict[str, DerivedMesh]:
 
 
 def are_equal(step: MeshStep, made: dict[str, DerivedMesh]) -> bool:
-    """Whether the meshes that a `mesh_equal` names are equal: axes, names and devices."""
+    """Whether the two meshes of a `mesh_equal` have equal axes, names and devices."""
     one, other = (made[name] for name in step.axes)
     return list(one.axes.items()) == list(other.axes.items())
 
 
-# Judging a case asks for the meshes of its tensors many times.
+# The judge asks for the meshes of one case many times.
 _recent: deque[tuple[Question, dict[str, Mesh]]] = deque(maxlen=4)
 
 
 def meshes_of_tensors(question: Question) -> dict[str, Mesh]:
-    """The mesh of each input and result, by whose positions its shards are listed.
+    """The mesh of each input and result. Shards are listed by its positions.
 
-    It is the question's, an input's own or, for a derived mesh, the meshes of all positions
-    together. A result is on the mesh of its first tensor argument, unless its step names another.
+    It is the question's mesh, an input's own, or `DerivedMesh.whole` of a derived one. A result
+    has the mesh of its first tensor argument, unless its step names another.
     """
     for kept, meshes in _recent:
         if kept is question:
@@ -123,7 +123,7 @@ def _find_meshes(question: Question) -> dict[str, Mesh]:
 
 
 def base_mesh(step: MeshStep, of: Mesh, made: dict[str, DerivedMesh]) -> DerivedMesh:
-    """The mesh that a step derives from: the case's, an earlier one, or one stated in full."""
+    """The mesh that a step starts from: the case's, an earlier one, or one in its parameters."""
     if isinstance(source := step.params.get("from"), dict):
         return as_derived(mesh(source))
     name = step.params.get("of")
@@ -131,16 +131,15 @@ def base_mesh(step: MeshStep, of: Mesh, made: dict[str, DerivedMesh]) -> Derived
 
 
 def derive_mesh(step: MeshStep, of: Mesh, made: dict[str, DerivedMesh]) -> DerivedMesh:
-    """The mesh that a step makes from the case's mesh and those ``made`` before it.
+    """The mesh that a step makes from the case's mesh and the meshes ``made`` before it.
 
     Raises:
-        MeshError: an unknown axis, one that is named twice, sizes that do not multiply, axes that
-            overlap.
+        MeshError: an unknown or repeated axis, sizes with a wrong product, or axes that overlap.
     """
     base = base_mesh(step, of, made)
     known = dict(base.axes)
     if "of" not in step.params:
-        # A flattened axis can be sliced by the name of the step that made it.
+        # A slice may name a flattened axis by the step that made it.
         known |= {name: one.axes[name] for name, one in made.items() if name in one.axes}
     names = [*known, *made] if step.op == "mesh_concatenate" else list(known)
     if not step.axes:
@@ -168,23 +167,22 @@ def _picked(step: MeshStep, known: dict[str, Lines], base: DerivedMesh, count: i
     picked: dict[str, Lines] = {}
     for i, axis in enumerate(step.axes):
         picked[axis] = known[axis]
-        # The axes of one mesh do not overlap; an axis that is flattened from them overlaps with
-        # them.
+        # Axes of one mesh never overlap, but an axis flattened from them overlaps them.
         if not picked.keys() <= base.axes.keys():
             _check_apart(picked, count, i, axis)
     return DerivedMesh(picked)
 
 
 def _check_apart(axes: dict[str, Lines], count: int, place: int, name: str) -> None:
-    """Refuse axes of which two join the same positions.
+    """Refuses axes that overlap, because two of them join the same positions.
 
     Raises:
-        MeshError: two do; ``name``, at ``place`` of the step's axes, is the later one.
+        MeshError: they overlap. ``name``, at ``place`` of the step's axes, was added last.
     """
     grid = DerivedMesh(axes)
     seen = dict.fromkeys(grid.seen(position) for position in range(count))
     if len(set(itertools.chain(*seen))) < sum(map(len, seen)):
-        raise MeshError((2, place), f"{name!r} that overlaps those before it", "axes apart")
+        raise MeshError((2, place), f"{name!r}, which overlaps an earlier axis", "distinct axes")
 
 
 def _by_position(lines: Sequence[Line] | dict[Line, None], count: int) -> Lines:

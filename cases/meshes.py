@@ -1,6 +1,6 @@
-"""Which meshes does a case name? Its own, with its devices, and the steps that derive others.
+"""Which meshes does a case name? Its own mesh with its devices, and the steps that derive others.
 
-`mesh_derivation` says what a derived mesh is. Knows nothing of tensors.
+Refuses to know tensors, and leaves to `mesh_derivation` what a derived mesh is.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from cases.errors import Where, format_count, format_value
 from cases.mesh_derivation import DerivedMesh, MeshError
 from cases.model import Mesh, MeshStep, mesh
 
-# A real run starts a process per device; a dry run only does arithmetic.
+# A real run starts a process for each device. A dry run computes nothing.
 MAX_DEVICES = {"real": 64, "dry run": 65536}
 
 MESH_OPS: tuple[str, ...] = get_args(get_type_hints(MeshStep)["op"])
 
 
 class MeshStepResults(msgspec.Struct, frozen=True):
-    """What the mesh steps of a case make: the steps, the derived meshes, the comparisons."""
+    """The mesh steps of a case, the meshes that they derive, and the results of comparisons."""
 
     steps: tuple[MeshStep, ...] = ()
     views: dict[str, DerivedMesh] = {}
@@ -30,10 +30,10 @@ class MeshStepResults(msgspec.Struct, frozen=True):
 
 
 def read_mesh(raw: Any, devices: Any, mode: str, where: Where) -> Mesh:
-    """The mesh of a case: ``mesh`` (axis -> size) and ``devices``, None where left out.
+    """The mesh of a case from its keys ``mesh`` and ``devices``; None means no such key.
 
     Raises:
-        BadInput: a bad name or size, too many devices, or devices that do not fit.
+        BadInput: an invalid name or size, too many devices, or devices that do not fit the mesh.
     """
     sizes = read_sizes(raw, where.at("mesh"))
     count, most = math.prod(sizes.values()), MAX_DEVICES[mode]
@@ -46,7 +46,7 @@ def read_mesh(raw: Any, devices: Any, mode: str, where: Where) -> Mesh:
 
 
 def read_sizes(raw: Any, where: Where) -> dict[str, int]:
-    """Axis -> size, at least one axis, each size at least 1."""
+    """Axis -> size, with at least one axis. Each size is at least 1."""
     table = typed_fields.table(raw, where)
     if not table:
         raise where.error("no axes", "at least one, such as {x = 4}")
@@ -60,7 +60,7 @@ def read_sizes(raw: Any, where: Where) -> dict[str, int]:
 
 
 def with_devices(of: Mesh, raw: Any, mode: str, where: Where) -> Mesh:
-    """The same axes over the devices listed, row-major."""
+    """The same axes over the listed devices, in row-major order."""
     listed = typed_fields.items(raw, where, "a list of devices")
     if len(listed) != of.size:
         raise where.error(
@@ -78,22 +78,22 @@ def with_devices(of: Mesh, raw: Any, mode: str, where: Where) -> Mesh:
 
 
 def listing_order(devices: tuple[int, ...]) -> tuple[int, ...]:
-    """For each mesh position, the place of its device when all devices are sorted.
+    """For each mesh position, the index of its device in the sorted list of devices.
 
-    A list per device is in the order of device numbers; this gives the entry of a mesh position.
+    Files list values for each device in the order of device numbers.
     """
     place = {device: i for i, device in enumerate(sorted(devices))}
     return tuple(place[device] for device in devices)
 
 
 def read_steps(raw: Any, of: Mesh, where: Where, refused: str = "") -> MeshStepResults:
-    """The mesh steps of a case, and what each makes.
+    """The mesh steps of a case, and what each of them makes.
 
-    ``refused``: the last step, which is invalid on purpose and makes nothing.
+    ``refused``: the last step, if it is invalid on purpose. It makes no mesh.
 
     Raises:
-        BadInput: an unknown op or axis, sizes that do not multiply, a name used twice; a
-            ``refused`` step that is valid, or not the last.
+        BadInput: an unknown op or axis, sizes with a wrong product, or a repeated name; a
+            ``refused`` step that is valid or not the last.
     """
     steps: list[MeshStep] = []
     made: dict[str, DerivedMesh] = {}
@@ -114,11 +114,11 @@ def read_steps(raw: Any, of: Mesh, where: Where, refused: str = "") -> MeshStepR
                 raise place.at(*error.place).error(error.found, error.wanted) from None
             continue
         if step.result == refused:
-            raise place.error("a mesh step that is right", "one to be refused, as refused says")
+            raise place.error("a valid mesh step", "an invalid one, because refused names it")
         if "from" in step.params and made[step.result].mesh.axes != of.axes:
             found = f"a mesh {_format_axes(made[step.result].mesh)}"
             raise place.error(
-                found, f"the case's mesh {_format_axes(of)}, which is made from this one"
+                found, f"the case's mesh {_format_axes(of)}, which this step has to make"
             )
     if refused and (not steps or steps[-1].result != refused):
         last = repr(steps[-1].result) if steps else "there is none"
@@ -126,12 +126,12 @@ def read_steps(raw: Any, of: Mesh, where: Where, refused: str = "") -> MeshStepR
     return MeshStepResults(tuple(steps), made, equal)
 
 
-# What each op takes besides "of", "from" and "after".
+# The parameters of each op. All ops also take "after", and most take "of" and "from".
 _PARAMS = {"mesh_unflatten": ("axes", "fake")}
 
 
 def _read_step(raw: Any, of: Mesh, made: dict[str, DerivedMesh], where: Where) -> MeshStep:
-    """A step as it is written; whether it makes a mesh is not checked here."""
+    """A step as it is written. Whether it can make a mesh is not checked."""
     parts = typed_fields.items(raw, where)
     if len(parts) not in (3, 4):
         raise where.error(
@@ -156,7 +156,7 @@ def _read_step(raw: Any, of: Mesh, made: dict[str, DerivedMesh], where: Where) -
         size = math.prod(read_sizes(params["from"], place.at("from")).values())
         if size != of.size:
             found = format_count(size, "device")
-            raise place.at("from").error(found, f"{of.size}, as the case's mesh has")
+            raise place.at("from").error(found, f"{of.size}, the size of the case's mesh")
     if op == "mesh_unflatten":
         if "axes" not in params:
             raise place.error("no axes", "the new axes with their sizes")

@@ -1,8 +1,8 @@
 """What is a case? A question that a framework can be asked, and what is right about its answer.
 
-A `Question` is all that an adapter is ever given. An `Expectation` never leaves the process that
-judges. Both are immutable data. `notation` and `load` read and print them; `layout` says what a
-layout means for indices.
+An adapter gets only the `Question`. The `Expectation` never leaves the process that judges.
+Both are immutable data. Refuses to know how they are written (`notation`, `load`) and which
+indices a layout gives to a device (`layout`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ CollectiveKind = Literal[
     "broadcast", "scatter", "gather",
 ]  # fmt: skip
 COLLECTIVES: tuple[CollectiveKind, ...] = get_args(CollectiveKind)
-# The passes of a training step; "update" is the optimiser's step.
+# The passes of a training step. "update" is the optimiser's step.
 Pass = Literal["forward", "backward", "update"]
 PASSES: tuple[Pass, ...] = get_args(Pass)
 
-# A derived mesh that differs from device to device is listed mesh by mesh along this axis. No axis
-# of a case can have this name, and no layout names it.
+# Devices may see different parts of a derived mesh. This axis lists those parts one after another.
+# No axis of a case can have this name, and no layout names it.
 STACKED_AXIS = "*"
 
 Scalar = bool | int | float | str
@@ -39,14 +39,14 @@ Param = Scalar | None | list[int | float | str] | dict[str, int]
 
 
 def slug(case_id: str) -> str:
-    """A case id as test ids and `-k` have it, of [a-z0-9._-] only: ``public-dtensor-t41``."""
+    """A case id in the characters of test ids and `-k`, [a-z0-9._-]: ``public-dtensor-t41``."""
     return re.sub(r"[^a-z0-9._-]", "-", case_id.lower())
 
 
 class Mesh(msgspec.Struct, frozen=True):
-    """Named axes, outermost first, over devices laid out row-major.
+    """Named axes, outermost first, over devices in row-major order.
 
-    ``axes`` holds (name, size) pairs; ``devices[i]`` is the device at mesh position i.
+    ``axes`` has (name, size) pairs. ``devices[i]`` is the device at mesh position i.
     """
 
     axes: tuple[tuple[str, int], ...]
@@ -78,17 +78,17 @@ class Mesh(msgspec.Struct, frozen=True):
 
 
 def mesh(axes: dict[str, int], devices: tuple[int, ...] | None = None) -> Mesh:
-    """A mesh of ``axes`` over devices 0, 1, 2, … or over ``devices`` in the order given."""
+    """A mesh of ``axes`` over ``devices`` in this order, by default 0, 1, 2, …."""
     count = math.prod(axes.values())
     return Mesh(tuple(axes.items()), tuple(range(count)) if devices is None else devices)
 
 
 class Layout(msgspec.Struct, frozen=True, tag=True):
-    """How a tensor lies on a mesh.
+    """How a tensor is laid out on a mesh.
 
-    ``dims[d]`` names the mesh axes that split tensor dim d, major to minor. ``partial`` holds
-    (axis, reduction) for each pending reduction; reductions of different kinds are due in the order
-    written. An axis that is named nowhere replicates.
+    ``dims[d]`` names the mesh axes that split tensor dim d, major to minor. ``partial`` has
+    (axis, reduction) for each pending reduction. Reductions of different kinds are due in this
+    order. The tensor is replicated over all other axes.
     """
 
     dims: tuple[tuple[str, ...], ...]
@@ -101,7 +101,7 @@ class Layout(msgspec.Struct, frozen=True, tag=True):
 
 
 class Foreign(msgspec.Struct, frozen=True, tag=True):
-    """A layout that a framework reports and `Layout` cannot express, in the framework's words."""
+    """A reported layout that `Layout` cannot express, in the framework's words."""
 
     text: str
 
@@ -109,11 +109,10 @@ class Foreign(msgspec.Struct, frozen=True, tag=True):
 class Input(msgspec.Struct, frozen=True):
     """A tensor that exists before the program runs.
 
-    Exactly one of ``value`` and ``per_device`` is given. ``value`` is the global array.
-    ``per_device`` has one local array per position of its mesh (see
-    `mesh_derivation.meshes_of_tensors`): the addends of a partial input, or shards as they are.
-    ``irregular`` marks per-device shards that break the chunk rule. ``mesh`` replaces the
-    question's mesh; ``view`` names a mesh made by the mesh steps.
+    It has either ``value``, the global array, or ``per_device``, one local array for each position
+    of its mesh (`mesh_derivation.meshes_of_tensors`): a shard, or an addend of a partial input.
+    ``irregular``: the shards may break the chunk rule. ``mesh`` replaces the question's mesh.
+    ``view`` names a mesh that a mesh step makes.
     """
 
     name: str
@@ -128,10 +127,10 @@ class Input(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One op with one result. ``to`` is the layout asked for, None where the framework chooses.
+    """One op with one result. ``to`` is the requested layout, None if the framework chooses.
 
-    An argument is the name of an input or of an earlier result, or a number. The op
-    "redistribute" has one argument and always a ``to``; "grad" is the gradient of its first
+    An argument is a number, or the name of an input or of an earlier result. The op
+    "redistribute" has one argument and always a ``to``. "grad" is the gradient of its first
     argument, a scalar, with respect to its second, an input.
     """
 
@@ -152,11 +151,10 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class MeshStep(msgspec.Struct, frozen=True):
-    """A mesh derived from the question's: slice, flatten, unflatten or concatenate ``axes``.
+    """A step that derives a mesh from the question's mesh, or from the earlier mesh "of".
 
-    Or from an earlier one, which ``params`` name as "of". "mesh_equal" says whether the two derived
-    meshes in ``axes`` are equal. ``after``: the input or result that exists before the mesh is
-    derived; "" for none.
+    "of" stands in ``params``. "mesh_equal" compares the two derived meshes in ``axes``.
+    ``after``: the input or result that must exist before the step runs; "" for none.
     """
 
     result: str
@@ -167,9 +165,9 @@ class MeshStep(msgspec.Struct, frozen=True):
 
 
 class Recipe(msgspec.Struct, frozen=True):
-    """A small model with a parallel plan, by name, in place of a program of steps.
+    """A small model with a parallel plan, by name. It replaces a program of steps.
 
-    ``sizes``: those that differ from the model's own; ``dtype``: that of its parameters.
+    ``sizes`` replaces sizes of the model. ``dtype`` is the dtype of the parameters.
     """
 
     name: str
@@ -178,10 +176,10 @@ class Recipe(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What a framework is asked. ``check`` names the inputs and results that count.
+    """What a framework is asked. ``check`` names the inputs and results that are judged.
 
-    ``fresh`` asks for a framework as it is after start-up, because something in the question
-    changes what later calls do. ``mode`` "dry run" means no data.
+    ``fresh``: the framework must be newly started, because the question changes what later
+    calls do. ``mode`` "dry run" means that there is no data.
     """
 
     id: str
@@ -203,9 +201,9 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Tolerance(msgspec.Struct, frozen=True):
-    """|got - wanted| <= atol + rtol * |wanted|, elementwise; both 0 means bit for bit.
+    """|got - wanted| <= atol + rtol * |wanted| for each element; both 0 means bit for bit.
 
-    ``free``: booleans in the shape of the whole, true where an element may have any value.
+    ``free``: booleans in the global shape, true where an element may have any value.
     """
 
     rtol: float = 0.0
@@ -215,13 +213,13 @@ class Tolerance(msgspec.Struct, frozen=True):
 
 
 class Expectation(msgspec.Struct, frozen=True):
-    """What is right, where the case itself says so and does not leave it to the reference.
+    """What the case itself states to be right. The reference says the rest.
 
-    ``right``: result -> global value. ``shards`` and ``offsets``: input or result -> one per mesh
-    position. ``meshes``: mesh step -> the grid that each device sees. ``refused``: the mesh step
-    that is invalid and has to be refused, "" for none. ``counts``: step or "step/full" ->
-    collectives by kind for torch, stated by the case's source. ``sufficient``: kind -> number of
-    collectives that suffice, compared with the cheapest plan.
+    ``right``: result -> global value. ``shards`` and ``offsets``: input or result -> one for
+    each mesh position. ``meshes``: mesh step -> the grid that each device sees. ``refused``: the
+    invalid mesh step that must be refused, "" for none. ``counts``: step or "step/full" ->
+    torch's collectives by kind, from the case's source. ``sufficient``: kind -> number of
+    collectives that suffice.
     """
 
     right: dict[str, Array] = {}
@@ -238,7 +236,7 @@ class Expectation(msgspec.Struct, frozen=True):
 class Case(msgspec.Struct, frozen=True):
     """A question, what is right about it, and where it comes from.
 
-    ``insensitive``: why no planted mistake can show in this case; "" if one can.
+    ``insensitive``: the reason why this case can notice no seeded mistake; "" if it can.
     """
 
     question: Question

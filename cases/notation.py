@@ -1,8 +1,8 @@
 """How is a layout written? In DTensor placements and in JAX PartitionSpecs, read and printed.
 
-The two say different things. Placements have pending reductions, but keep no order of mesh axes
-inside a dim except through strided shards. A PartitionSpec keeps the order, but has no pending
-reduction outside `unreduced`. What one notation cannot say is refused with the reason.
+Placements have partial, but only strided shards keep an order of mesh axes inside a dim.
+A PartitionSpec keeps the order, but its only partial is `unreduced`. Each refuses, with the
+reason, what it cannot express. Refuses to know which indices a device holds.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class NotationError(ValueError):
 def from_placements(placements: Sequence[str], mesh: Mesh, ndim: int) -> Layout:
     """The layout that one placement per mesh axis describes.
 
-    ``R``, ``S(d)``, ``P(op)`` and ``SS(d,f)``, DTensor's strided shard with split factor f: the
-    axis comes after later axes of the mesh whose sizes multiply to f. Dims may be negative.
+    A placement is ``R``, ``S(d)``, ``P(op)`` or ``SS(d,f)``. The last is DTensor's strided shard:
+    its axis comes after later mesh axes whose sizes multiply to f. Dims may be negative.
 
     Raises:
-        NotationError: a placement is malformed, or no order of axes has that split factor.
+        NotationError: a placement is malformed, or no axis order has its split factor.
     """
     if len(placements) != len(mesh.layout_axes):
         raise NotationError(
@@ -51,7 +51,7 @@ def from_placements(placements: Sequence[str], mesh: Mesh, ndim: int) -> Layout:
         )
     dims: list[list[str]] = [[] for _ in range(ndim)]
     partial: list[tuple[str, str]] = []
-    # From the last mesh axis to the first, so that a split factor counts axes placed already.
+    # From the last mesh axis to the first: a split factor counts axes that are already placed.
     for axis, text in reversed(list(zip(mesh.layout_axes, placements, strict=True))):
         read = _PLACEMENT.fullmatch(text)
         if read is None:
@@ -79,16 +79,16 @@ def _insert(order: list[str], axis: str, factor: int, mesh: Mesh, text: str) -> 
     inner = ", ".join(f"{name}={mesh[name]}" for name in order) or "none"
     raise NotationError(
         f"{text} for axis {axis}",
-        f"a split factor that leading later axes of the same dim ({inner}) multiply to",
+        f"a factor that is a product of leading later axes of the same dim ({inner})",
         axis,
     )
 
 
 def from_mapping(placements: Mapping[str, str], mesh: Mesh, ndim: int) -> Layout:
-    """The layout of ``{axis: placement}``; an axis that is left out replicates.
+    """The layout of ``{axis: placement}``, where a missing axis replicates.
 
     Raises:
-        NotationError: an axis is not the mesh's, or a placement is malformed.
+        NotationError: the mesh does not have an axis, or a placement is malformed.
     """
     for axis in placements:
         if axis not in mesh.layout_axes:
@@ -100,10 +100,10 @@ def from_mapping(placements: Mapping[str, str], mesh: Mesh, ndim: int) -> Layout
 def from_spec(text: str, mesh: Mesh, ndim: int) -> Layout:
     """The layout that a PartitionSpec describes: ``P('dp', ('tp', 'ep'), None)``.
 
-    ``unreduced={'tp'}`` is a pending sum. Trailing dims that are left out are not split.
+    ``unreduced={'tp'}`` is a pending sum. Missing trailing dims are not split.
 
     Raises:
-        NotationError: not a PartitionSpec, or it does not fit the mesh or the tensor.
+        NotationError: it is no PartitionSpec, or does not fit the mesh or the tensor.
     """
     wanted = (
         "a PartitionSpec such as P('dp', None) or P(unreduced={'tp'}); placements are a list, one"
@@ -122,7 +122,7 @@ def from_spec(text: str, mesh: Mesh, ndim: int) -> Layout:
             () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
             for entry in entries
         )
-        # A set of axes has no order, and the order is what an entry says.
+        # A set of axes has no order, but an entry must have one.
         if any(isinstance(entry, set | dict | bytes) for entry in entries):
             raise ValueError
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -144,11 +144,10 @@ def from_spec(text: str, mesh: Mesh, ndim: int) -> Layout:
 
 
 def to_placements(layout: Layout, mesh: Mesh) -> tuple[str, ...]:
-    """One placement per mesh axis; an axis order that differs from the mesh's as strided shards.
+    """One placement per mesh axis. An axis order that is not the mesh's becomes strided shards.
 
     Raises:
-        NotationError: pending reductions that do not commute are due in another order than the
-            mesh's, which placements cannot say.
+        NotationError: the order of pending reductions is not the mesh's, and they do not commute.
     """
     placements = dict.fromkeys(mesh.layout_axes, "R")
     in_order = tuple(sorted(layout.partial, key=lambda pending: mesh.names.index(pending[0])))
@@ -168,10 +167,10 @@ def to_placements(layout: Layout, mesh: Mesh) -> tuple[str, ...]:
 
 
 def to_spec(layout: Layout) -> str:
-    """The PartitionSpec of a layout; trailing unsplit dims are left out.
+    """The PartitionSpec of a layout, without trailing dims that are not split.
 
     Raises:
-        NotationError: a pending reduction other than a sum, which JAX cannot say.
+        NotationError: a pending reduction is not a sum, and JAX has no other.
     """
     others = sorted({op for _, op in layout.partial} - {"sum"})
     if others:

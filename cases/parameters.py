@@ -1,6 +1,6 @@
-"""What type has each parameter of an op? One test for a name, in whichever op it occurs.
+"""Which type does each parameter of an op have? One test for each name, the same for all ops.
 
-Does not know which op takes which parameter: the ops' rows do.
+Refuses to know which op takes which parameter: the ops' rows say that.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from cases.arrays import DTYPES
 from cases.ops.randomness import GENERATORS, SEEDINGS
 
-# 64 MiB of float32, in every process and in every copy that a run keeps.
+# That is 64 MiB of float32 in every process, and in every copy that a run keeps.
 MAX_ELEMENTS = 2**24
 
 
@@ -62,7 +62,7 @@ _NUMBER = (_is_number, "a finite number")
 _FLAG = (_is_flag, "true or false")
 _SHAPE = (_is_shape, f"a list of sizes, at most {MAX_ELEMENTS:,} elements")
 
-# The type of a parameter, in every op that takes it: a test, and what the test accepts.
+# For each parameter a test, and a description of the values that pass it.
 PARAMS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "axis": (_is_axis, "an integer or a list of integers"),
     "axes": (_are_axes, "a list of integers"),

@@ -1,7 +1,7 @@
 """How is a program written, and what does it make? Step notation, and shapes of results.
 
-``y = matmul(x, w)`` or ``["y", "matmul", ["x", "w"], {}]``. Knows the vocabulary in `ops`. Refuses
-to know layouts, which it passes on as they stand.
+A step is ``y = matmul(x, w)`` or ``["y", "matmul", ["x", "w"], {}]``. Knows the ops in `ops`.
+Refuses to know layouts, and passes them on unread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cases.ops import OPS, Op
 from cases.ops.other_names import OTHER_NAMES
 from cases.parameters import MAX_ELEMENTS, PARAMS
 
-# Nobody writes longer steps by hand, and Python's parser recurses.
+# People do not write longer steps, and Python's parser recurses.
 MAX_STEP = 1000
 MAX_NDIM = 8
 
@@ -34,13 +34,13 @@ _INFIX: dict[type, str] = {
     ast.MatMult: "matmul", ast.LShift: "left_shift", ast.RShift: "right_shift",
     ast.BitAnd: "bitwise_and", ast.BitOr: "bitwise_or", ast.BitXor: "bitwise_xor",
 }  # fmt: skip
-# Names that NumPy and the Array API have for an op with the same arguments.
+# Other names of ops.
 _ALSO = {"bitwise_invert": "bitwise_not", "invert": "bitwise_not"}
 _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "none": None}
 
 
 class TensorType(msgspec.Struct, frozen=True):
-    """A tensor before it has values: its global shape and its dtype."""
+    """The global shape and the dtype of a tensor."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -52,11 +52,11 @@ class TensorType(msgspec.Struct, frozen=True):
 
 
 class WrittenStep(msgspec.Struct, frozen=True):
-    """A step as it was written: names unresolved, the layout asked for not yet read.
+    """A step as it was written: its names and its layout are not yet read.
 
-    ``layout``: placements, axis -> placement, or a PartitionSpec; None if none was written;
-    ``asked_at`` is where. ``named``: the result has a name of its own, and is not just a part of a
-    step.
+    ``layout``: placements, axis -> placement, or a PartitionSpec; None if there is none.
+    ``asked_at``: the place of the layout. ``named``: the case names the result, which is not
+    only a part of a step.
     """
 
     result: str
@@ -78,7 +78,7 @@ def read_program(raw: Any, where: Where) -> tuple[WrittenStep, ...]:
     """The steps of a program: strings, and lists [result, op, arguments, parameters].
 
     Raises:
-        BadInput: a step that cannot be parsed; names and ops are not looked up here.
+        BadInput: a step that cannot be parsed. Names and ops are not checked here.
     """
     steps: list[WrittenStep] = []
     for i, one in enumerate(typed_fields.items(raw, where, "a list of steps")):
@@ -93,7 +93,7 @@ def _listed(raw: Any, where: Where) -> WrittenStep:
     parts = typed_fields.items(raw, where, "a string or a list [result, op, arguments, parameters]")
     if len(parts) not in (3, 4):
         raise where.error(
-            format_count(len(parts), "part"), "[result, op, arguments] with parameters or without"
+            format_count(len(parts), "part"), "[result, op, arguments] or with a fourth, parameters"
         )
     result = typed_fields.identifier(parts[0], where.at(0))
     op = typed_fields.text(parts[1], where.at(1), "the name of an op")
@@ -108,7 +108,7 @@ def _listed(raw: Any, where: Where) -> WrittenStep:
 
 
 def _placed(op: str, params: dict[str, Any], place: Where, where: Where) -> tuple[Any, Where]:
-    """Take the layout out of an op's parameters, if it has one; the layout, and where it stood."""
+    """Takes the layout out of the parameters of an op that has one. Also gives its place."""
     if op in OPS and OPS[op].places:
         typed_fields.exclusive(params, "placements", "spec", place)
         for key in ("placements", "spec"):
@@ -145,7 +145,7 @@ def _steps_of(body: list[ast.stmt], text: str, where: Where) -> list[WrittenStep
     result = typed_fields.identifier(target.id, where)
     steps: list[WrittenStep] = []
     if isinstance(_operand(value, result, steps, where), str) and steps:
-        # The outermost op is made last and takes the name of the whole.
+        # The outermost op comes last and makes the named result.
         steps[-1] = msgspec.structs.replace(steps[-1], result=result, named=True)
         return steps
     raise _unexpected(value, where, "an op such as matmul(x, w)")
@@ -159,9 +159,9 @@ def _unexpected(node: ast.AST, where: Where, wanted: str) -> Exception:
 def _operand(
     node: ast.expr, result: str, steps: list[WrittenStep], where: Where
 ) -> str | int | float | bool:
-    """The name or number that an expression stands for; its own steps are put into ``steps`` first.
+    """The name or number that an expression stands for. Adds its steps to ``steps``.
 
-    The parts of one step that have no name are numbered: ``l = sum(z * z)`` makes l_1.
+    Parts of a step without a name are numbered: ``l = sum(z * z)`` makes l_1.
     """
     layout: Any = None
     params: dict[str, Any] = {}
@@ -227,7 +227,7 @@ def _params(keywords: list[ast.keyword], where: Where) -> dict[str, Any]:
     return params
 
 
-# Tensors are operands and have no keyword. A keyword takes a number, a flag, a text, or a list.
+# A keyword takes a number, a flag, a text or a list.
 _LITERAL = "a literal: tensors are given by position, and keywords take literals"
 
 
@@ -241,18 +241,18 @@ def _literal(node: ast.expr, where: Where) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-# These parameters make a result larger by their own value.
+# Parameters that make a result larger by this factor.
 _GROWS = ("repeats", "classes", "before", "after")
 
 
 def check_step(step: WrittenStep, known: dict[str, TensorType], later: set[str]) -> Op:
-    """The row of a step's op, with its arguments and parameters checked.
+    """The row of a step's op, after a check of its arguments and parameters.
 
-    ``known``: the tensors there are so far. ``later``: the results still to come.
+    ``known``: the tensors that exist before the step. ``later``: later results.
 
     Raises:
-        BadInput: unknown op, wrong arity, an unknown, missing or mistyped parameter, a name that is
-            not there (yet).
+        BadInput: an unknown op or name, a wrong number of arguments, or an unknown, missing or
+            mistyped parameter.
     """
     where, row = step.where, OPS.get(step.op)
     if row is None:
@@ -263,7 +263,7 @@ def check_step(step: WrittenStep, known: dict[str, TensorType], later: set[str])
     if not len(row.args) <= len(step.args) <= most:
         wanted = f"{len(row.args)} for {step.op}: {', '.join(row.args) or 'none'}"
         if row.more:
-            wanted += f", and then {' and '.join(row.more)} if you like"
+            wanted += f", optionally also {' and '.join(row.more)}"
         raise where.error(format_count(len(step.args), "argument"), wanted)
     for arg in step.args:
         if isinstance(arg, str) and arg not in known:
@@ -294,14 +294,13 @@ def check_step(step: WrittenStep, known: dict[str, TensorType], later: set[str])
 def infer_type(
     row: Op, args: tuple[Any, ...], params: dict[str, Param], framework: str = ""
 ) -> TensorType:
-    """Shape and dtype of an op's result, found by its meaning in NumPy.
+    """Shape and dtype of an op's result, from its meaning in NumPy.
 
-    ``args``: `TensorType` or numbers. Needs no data and little memory: for ops that only ask which
-    sizes are equal, large sizes are replaced by small ones. ``framework``: the one whose own
-    meaning of the op counts.
+    ``args``: `TensorType` or numbers. Small sizes replace large ones if the op only compares
+    sizes, which saves memory. ``framework``: uses that framework's own meaning of the op.
 
     Raises:
-        ValueError: NumPy refuses the arguments; the text is NumPy's.
+        ValueError: NumPy refuses the arguments. The text is NumPy's.
     """
     small: dict[int, int] = {}
     if _is_blind(row, args) and params.keys() <= _SIZELESS:
@@ -318,10 +317,10 @@ def infer_type(
         (math.prod(one.shape) for one in stand_ins if isinstance(one, np.ndarray)), default=0
     )
     if heavy > MAX_ELEMENTS:
-        raise ValueError(f"{heavy:,} elements, of at most {MAX_ELEMENTS:,} to learn a shape from")
+        raise ValueError(f"{heavy:,} elements, more than {MAX_ELEMENTS:,} to infer a shape")
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
-            # A mean of no elements is NaN, here as in the frameworks.
+            # The mean of no elements is NaN, as in the frameworks.
             warnings.simplefilter("ignore", RuntimeWarning)
             own = row.apart.get(framework)
             apart = own is not None and own.differs(tuple(stand_ins), params)
@@ -332,7 +331,7 @@ def infer_type(
     return TensorType(tuple(large.get(int(n), int(n)) for n in made.shape), made.dtype.name)
 
 
-# Families and ops that only ask which sizes are equal, and parameters that are no sizes.
+# Families and ops that only compare sizes, and parameters that are no sizes.
 _BLIND = ("pointwise", "reduction", "move", "normalisation", "loss", "ordering")
 _BLIND_OPS = (
     "matmul", "einsum", "linear", "addmm", "outer", "vecdot", "grad", "embedding", "dropout",
@@ -345,9 +344,9 @@ _SIZELESS = {
 
 
 def _is_blind(row: Op, args: tuple[Any, ...]) -> bool:
-    """Whether sizes may be replaced by others while a shape is found."""
+    """Whether other sizes may replace the sizes of the arguments."""
     if row.name == "scaled_dot_product_attention":
-        # The number of groups of heads is a quotient of sizes.
+        # The size of a group of heads is a quotient of sizes.
         return len({arg.shape[:-2] for arg in args if isinstance(arg, TensorType)}) == 1
     return row.family in _BLIND or row.name in _BLIND_OPS
 
@@ -363,10 +362,10 @@ def _stand_in(dtype: str, shape: tuple[int, ...], family: str) -> Any:
 def infer_result(
     step: WrittenStep | Step, row: Op, known: dict[str, TensorType], where: Where
 ) -> TensorType:
-    """As `infer_type`, for a step among ``known`` tensors.
+    """Like `infer_type`, for a step on ``known`` tensors.
 
     Raises:
-        BadInput: the shapes or dtypes do not suit the op, or one another.
+        BadInput: the op does not accept the shapes or dtypes.
     """
     args = tuple(known[arg] if isinstance(arg, str) else arg for arg in step.args)
     for name in _GROWS:
@@ -392,10 +391,10 @@ def _format_argument(arg: TensorType | float) -> str:
 
 
 def check_size(tensor: TensorType, mode: str, where: Where) -> None:
-    """Refuse a tensor that is too large to compute with.
+    """Refuses a tensor that is too large.
 
     Raises:
-        BadInput: more than `MAX_NDIM` dims; in mode real, more than `MAX_ELEMENTS` elements.
+        BadInput: more than `MAX_NDIM` dims, or in mode real more than `MAX_ELEMENTS` elements.
     """
     if len(tensor.shape) > MAX_NDIM:
         raise where.error(f"{len(tensor.shape)} dims", f"at most {MAX_NDIM}")
@@ -404,10 +403,10 @@ def check_size(tensor: TensorType, mode: str, where: Where) -> None:
 
 
 def infer_types(question: Question, framework: str = "") -> dict[str, TensorType]:
-    """Global shape and dtype of every input and result, in program order, as a framework has them.
+    """Global shape and dtype of every input and result in a framework, in program order.
 
     Raises:
-        ValueError: NumPy refuses a step, which `load` would have refused.
+        ValueError: NumPy refuses a step. `load` refuses such a step first.
     """
     known = {given.name: TensorType(given.shape, given.dtype) for given in question.inputs}
     for step in question.steps:

@@ -1,7 +1,7 @@
-"""What does a file hold, before it means anything? TOML or JSON as plain data, and typed fields.
+"""Which data does a file hold? TOML or JSON as plain data, and typed fields.
 
-Every reader takes a value and its place, and returns the value with its type or raises `BadInput`.
-Knows nothing of cases; nothing here is lenient.
+Every reader takes a value and its place. It returns the typed value or raises `BadInput`.
+Converts no value to another type. Refuses to know what a case is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from cases.errors import BadInput, Where, format_count, format_known, format_value
 
-# A case file of this size holds some 50,000 cases. A larger file is no case file.
+# A case file of this size has some 50,000 cases. A larger file is not a case file.
 MAX_BYTES = 16 * 2**20
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -29,7 +29,7 @@ def read_toml(path: Path, noun: str = "case") -> dict[str, Any]:
     """The tables of a TOML file.
 
     Raises:
-        BadInput: it cannot be read, or is not TOML 1.0.
+        BadInput: the file cannot be read or is not TOML 1.0.
     """
     where = Where(str(path), noun=noun)
     text = _read(path, where)
@@ -48,10 +48,10 @@ def read_toml(path: Path, noun: str = "case") -> dict[str, Any]:
 
 
 def read_json(path: Path, noun: str = "case") -> Any:
-    """The value of a JSON file. NaN and Infinity are read; a key given twice is refused.
+    """The value of a JSON file. NaN and Infinity are read. A duplicate key is refused.
 
     Raises:
-        BadInput: it cannot be read, or is not JSON.
+        BadInput: the file cannot be read or is not JSON.
     """
     where = Where(str(path), noun=noun)
     text = _read(path, where)
@@ -76,7 +76,7 @@ def read_json(path: Path, noun: str = "case") -> Any:
 
 
 def _too_many_digits(text: str, form: str, where: Where) -> BadInput:
-    # This is Python's own limit, and the parsers do not say where a number exceeds it.
+    # Python limits the digits of an integer, and the parsers do not say where it is.
     most = sys.get_int_max_str_digits()
     digits = re.search(rf"\d(_?\d){{{most}}}", text)
     at = f" at line {_line(text, digits.start())}" if digits else ""
@@ -110,7 +110,7 @@ def _read(path: Path, where: Where) -> str:
 
 
 def table(value: Any, where: Where, known: Collection[str] | None = None) -> dict[str, Any]:
-    """A table; with ``known``, one that has no other keys.
+    """A table. With ``known``, it may have only these keys.
 
     Raises:
         BadInput: it is no table, or has an unknown key.
@@ -127,7 +127,7 @@ def table(value: Any, where: Where, known: Collection[str] | None = None) -> dic
 
 
 def items(value: Any, where: Where, wanted: str = "a list") -> list[Any]:
-    """A list, of ``wanted``."""
+    """A list; ``wanted`` describes it in an error."""
     if not isinstance(value, list):
         raise where.error(format_value(value), wanted)
     return value
@@ -150,21 +150,21 @@ def texts(value: Any, where: Where, wanted: str = "a list of strings") -> tuple[
 
 
 def flag(value: Any, where: Where) -> bool:
-    """True or false; no other value counts as either."""
+    """True or false, and no other value that is truthy or falsy."""
     if not isinstance(value, bool):
         raise where.error(format_value(value), "true or false")
     return value
 
 
 def integer(value: Any, where: Where, low: int, wanted: str) -> int:
-    """An integer of at least ``low`` that fits 64 bits; a bool is no integer."""
+    """An integer of at least ``low`` that fits in 64 bits. A bool is no integer."""
     if type(value) is not int or not low <= value < 2**63:
         raise where.error(format_value(value), wanted)
     return value
 
 
 def number(value: Any, where: Where, wanted: str = "a finite number of 64 bits") -> int | float:
-    """A finite number that fits 64 bits; a bool is no number."""
+    """A finite number that fits in 64 bits. A bool is no number."""
     ok = type(value) is int and -(2**63) <= value < 2**63
     if not ok and not (type(value) is float and math.isfinite(value)):
         raise where.error(format_value(value), wanted)
@@ -172,7 +172,7 @@ def number(value: Any, where: Where, wanted: str = "a finite number of 64 bits")
 
 
 def identifier(value: Any, where: Where) -> str:
-    """A name that can stand in a step and in Python: ASCII letters, digits and _."""
+    """A name that Python and a step allow: ASCII letters, digits and _."""
     name = text(value, where, "a name")
     if not _IDENTIFIER.fullmatch(name):
         raise where.error(format_value(name), "a name of letters, digits and _")
@@ -192,7 +192,7 @@ def shape(value: Any, where: Where, wanted_ndim: int | None = None) -> tuple[int
 
 
 def one_of(value: Any, where: Where, what: str, known: Collection[str]) -> str:
-    """A string out of ``known``; the error names the nearest."""
+    """One of the strings in ``known``. The error names the nearest."""
     name = text(value, where, what)
     if name not in known:
         raise where.error(format_value(name), format_known(what, name, known))
@@ -200,6 +200,6 @@ def one_of(value: Any, where: Where, what: str, known: Collection[str]) -> str:
 
 
 def exclusive(raw: dict[str, Any], one: str, other: str, where: Where) -> None:
-    """Refuse a table that has both of two keys."""
+    """Refuses a table that has both keys."""
     if one in raw and other in raw:
         raise where.error(f"both {one} and {other}", "one of them")

@@ -163,7 +163,7 @@ CASES: dict[str, tuple[dict[str, str | None], str]] = {
         "case \"a\": inputs.x.placements: found 'S(0)', wanted a list or table of placements"),
     "split factor of nothing": (
         {"inputs.x": '{ shape = [8], placements = ["SS(0,3)", "S(0)"] }', **GRID},
-        'case "a": inputs.x.placements[0]: found SS(0,3) for axis dp, wanted a split factor that leading later axes of the same dim (tp=2) multiply to'),
+        'case "a": inputs.x.placements[0]: found SS(0,3) for axis dp, wanted a factor that is a product of leading later axes of the same dim (tp=2)'),
     "spec of 500 characters": (
         {"inputs.x": f'{{ shape = [8], spec = "P({" " * 500})" }}'},
         'case "a": inputs.x.spec: found 503 characters, wanted a layout of at most 400'),
@@ -281,7 +281,7 @@ CASES: dict[str, tuple[dict[str, str | None], str]] = {
         'case "a": inputs.x.per_device[0]: found a list of 2, wanted a list of 1'),
     "irregular without per_device": (
         {"inputs.x": '{ shape = [4], placements = ["S(0)"], irregular = true }'},
-        'case "a": inputs.x: found irregular shards without per_device, wanted per_device, a shard each'),
+        'case "a": inputs.x: found irregular shards, wanted per_device, with one shard for each device'),
     "irregular shard of fewer dims": (
         {"inputs.x": '{ shape = [4, 1], placements = ["S(0)"], irregular = true, ' "per_device = [[[1]], [2], [[3]], [[4]]] }" },
         'case "a": inputs.x.per_device[1]: found a 1-d array, wanted a 2-d one'),
@@ -318,7 +318,7 @@ CASES: dict[str, tuple[dict[str, str | None], str]] = {
         'case "a": program[0]: found 1, wanted a string or a list [result, op, arguments, parameters]'),
     "step cut short": (
         {"program": '[["y", "sum"]]'},
-        'case "a": program[0]: found 2 parts, wanted [result, op, arguments] with parameters or without'),
+        'case "a": program[0]: found 2 parts, wanted [result, op, arguments] or with a fourth, parameters'),
     "program as a string": (
         {"program": '"y = sum(x)"'},
         "case \"a\": program: found 'y = sum(x)', wanted a list of steps"),
@@ -348,10 +348,10 @@ CASES: dict[str, tuple[dict[str, str | None], str]] = {
         "case \"a\": program[0]: found 'z' before it is made, wanted an input or an earlier result: x"),
     "result named twice": (
         {"program": '["y = sum(x)", "y = sum(x)"]'},
-        "case \"a\": program[1]: found 'y' again, wanted a result with a name of its own"),
+        "case \"a\": program[1]: found 'y' again, wanted a new name for the result"),
     "result named like an input": (
         {"program": '["x = sum(x)"]'},
-        "case \"a\": program[0]: found 'x' again, wanted a result with a name of its own"),
+        "case \"a\": program[0]: found 'x' again, wanted a new name for the result"),
     "result named by a keyword": (
         {"program": '[["if", "sum", ["x"], {}]]'},
         "case \"a\": program[0][0]: found 'if', a reserved word of Python, wanted another name"),
@@ -406,7 +406,7 @@ CASES: dict[str, tuple[dict[str, str | None], str]] = {
         "case \"a\": shards: found name 'z', wanted an input or a result: x, y"),
     "too few shards": (
         {"shards": "{ y = [[1, 2]] }"},
-        'case "a": shards.y: found 1 of them, wanted 4, one for each device'),
+        'case "a": shards.y: found a list of 1, wanted 4, one for each device'),
     "shard of another shape": (
         {"shards": "{ x = [[[0, 1]], [[2, 3]], [], []] }"},
         'case "a": shards.x[0]: found a list of 1, wanted a list of 2'),

@@ -31,16 +31,16 @@ MESHES: dict[str, tuple[dict[str, str | None], str]] = {
         'case "a": mesh_steps[0][3]: found no axes, wanted the new axes with their sizes'),
     "mesh from one of another size": (
         {"mesh_steps": '[["m", "mesh_slice", ["w"], { from = { w = 8 } }]]'},
-        'case "a": mesh_steps[0][3].from: found 8 devices, wanted 4, as the case\'s mesh has'),
+        'case "a": mesh_steps[0][3].from: found 8 devices, wanted 4, the size of the case\'s mesh'),
     "mesh from one that does not give it": (
         {"mesh_steps": '[["m", "mesh_slice", ["w"], { from = { w = 4 } }]]'},
-        'case "a": mesh_steps[0]: found a mesh w=4, wanted the case\'s mesh x=4, which is made from this one'),
+        'case "a": mesh_steps[0]: found a mesh w=4, wanted the case\'s mesh x=4, which this step has to make'),
     "slice of an axis and one flattened of it": (
         {"mesh_steps": '[["all", "mesh_flatten", ["dp", "tp"]], ["m", "mesh_slice", ["dp", "all"]]]', **GRID, "inputs.x": X},
-        'case "a": mesh_steps[1][2][1]: found \'all\' that overlaps those before it, wanted axes apart'),
+        'case "a": mesh_steps[1][2][1]: found \'all\', which overlaps an earlier axis, wanted distinct axes'),
     "flatten of an axis and one flattened of it": (
         {"mesh_steps": '[["all", "mesh_flatten", ["dp", "tp"]], ["m", "mesh_flatten", ["all", "tp"]]]', **GRID, "inputs.x": X},
-        'case "a": mesh_steps[1][2][1]: found \'tp\' that overlaps those before it, wanted axes apart'),
+        'case "a": mesh_steps[1][2][1]: found \'tp\', which overlaps an earlier axis, wanted distinct axes'),
     "unflatten of two axes": (
         {"mesh_steps": '[["m", "mesh_unflatten", ["dp", "tp"], { axes = { a = 4 } }]]', **GRID, "inputs.x": X},
         'case "a": mesh_steps[0][2]: found 2 axes, wanted one axis'),
@@ -55,7 +55,7 @@ MESHES: dict[str, tuple[dict[str, str | None], str]] = {
         'case "a": inputs.m: found the name of a mesh step, wanted a name not taken'),
     "result named like a mesh step": (
         {"mesh_steps": '[["y", "mesh_slice", ["x"]]]'},
-        "case \"a\": program[0]: found 'y' again, wanted a result with a name of its own"),
+        "case \"a\": program[0]: found 'y' again, wanted a new name for the result"),
     "view of no mesh": (
         {"inputs.x": '{ shape = [8], spec = "P()", view = "m" }'},
         "case \"a\": inputs.x.view: found 'm', wanted the result of a mesh step: there is none"),
@@ -77,7 +77,7 @@ MESHES: dict[str, tuple[dict[str, str | None], str]] = {
         "case \"a\": mesh_steps[0][2][1]: found axis 'x' again, wanted each axis once"),
     "concatenation of axes that overlap": (
         {"mesh_steps": '[["m", "mesh_flatten", ["dp", "tp"]], ["n", "mesh_concatenate", ["m", "dp"]]]', **GRID, "inputs.x": X},
-        "case \"a\": mesh_steps[1][2][1]: found 'dp' that overlaps those before it, wanted axes apart"),
+        "case \"a\": mesh_steps[1][2][1]: found 'dp', which overlaps an earlier axis, wanted distinct axes"),
     "comparison of three": (
         {"mesh_steps": '[["m", "mesh_slice", ["x"]], ["n", "mesh_equal", ["m", "m", "m"]]]'},
         'case "a": mesh_steps[1][2]: found 3 names, wanted two derived meshes'),
@@ -98,7 +98,7 @@ MESHES: dict[str, tuple[dict[str, str | None], str]] = {
         "case \"a\": mesh_steps[0][3]: found key 'fake', wanted a known key: from, of, after"),
     "refused though right": (
         {"mesh_steps": '[["m", "mesh_slice", ["x"]]]', "refused": '"m"', **NOTHING},
-        'case "a": mesh_steps[0]: found a mesh step that is right, wanted one to be refused, as refused says'),
+        'case "a": mesh_steps[0]: found a valid mesh step, wanted an invalid one, because refused names it'),
     "refused though not the last": (
         {"mesh_steps": '[["m", "mesh_slice", ["q"]], ["n", "mesh_slice", ["x"]]]', "refused": '"m"', **NOTHING},
         "case \"a\": mesh_steps: found refused 'm', wanted the last mesh step: 'n'"),
@@ -107,7 +107,7 @@ MESHES: dict[str, tuple[dict[str, str | None], str]] = {
         "case \"a\": mesh_steps: found refused 'm', wanted the last mesh step: there is none"),
     "refused and a comparison": (
         {"mesh_steps": '[["m", "mesh_slice", ["x"]], ["n", "mesh_equal", ["m", "m"]]]', "refused": '"n"', **NOTHING},
-        'case "a": mesh_steps[1]: found a mesh step that is right, wanted one to be refused, as refused says'),
+        'case "a": mesh_steps[1]: found a valid mesh step, wanted an invalid one, because refused names it'),
     "refused and a program": (
         {"mesh_steps": '[["m", "mesh_slice", ["q"]]]', "refused": '"m"', "inputs.x": None},
         'case "a": found both refused and program, wanted one of them'),

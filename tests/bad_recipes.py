@@ -14,13 +14,13 @@ RECIPES: dict[str, tuple[dict[str, str | None], str]] = {
         'case "a": found both recipe and program, wanted one of them'),
     "recipe without a name": (
         {"recipe": "{}", "inputs.x": None, "program": None},
-        'case "a": recipe: found no name, wanted name, that of a recipe'),
+        'case "a": recipe: found no name, wanted name, the name of a recipe'),
     "unknown recipe": (
         {"recipe": '"block-tpp"', "inputs.x": None, "program": None},
         "case \"a\": recipe.name: found 'block-tpp', wanted a known recipe, the nearest being 'block-tp'"),
     "recipe on other axes": (
         {"recipe": '"mlp-tp"', "inputs.x": None, "program": None},
-        'case "a": mesh: found axes x, wanted those of mlp-tp: tp'),
+        'case "a": mesh: found axes x, wanted the axes of mlp-tp: tp'),
     "recipe with a size of another": (
         {"recipe": '{ name = "mlp-tp", sizes = { heads = 2 } }', "mesh": "{ tp = 2 }",
          "inputs.x": None, "program": None},
@@ -28,19 +28,19 @@ RECIPES: dict[str, tuple[dict[str, str | None], str]] = {
     "recipe that does not split": (
         {"recipe": '{ name = "mlp-tp", sizes = { hidden = 9 } }', "mesh": "{ tp = 2 }",
          "inputs.x": None, "program": None},
-        'case "a": recipe.sizes: found hidden = 9, wanted a multiple of 2, to split up.weight'),
+        'case "a": recipe.sizes: found hidden = 9, wanted a multiple of 2 to split up.weight'),
     "recipe with half heads": (
         {"recipe": '{ name = "attention-tp", sizes = { kv = 2, head = 4 } }', "mesh": "{ tp = 4 }",
          "inputs.x": None, "program": None},
-        'case "a": recipe.sizes: found kv = 2, wanted a multiple of 4, whole heads'),
+        'case "a": recipe.sizes: found kv = 2, wanted a multiple of 4: heads stay whole'),
     "recipe with queries left over": (
         {"recipe": '{ name = "block-tp", sizes = { heads = 6, kv = 4 } }', "mesh": "{ tp = 2 }",
          "inputs.x": None, "program": None},
-        'case "a": recipe.sizes: found heads = 6, wanted a multiple of kv = 4, as many queries to each key'),
+        'case "a": recipe.sizes: found heads = 6, wanted a multiple of kv = 4, the number of key heads'),
     "recipe with heads of odd size": (
         {"recipe": '{ name = "block-tp", sizes = { head = 3 } }', "mesh": "{ tp = 2 }",
          "inputs.x": None, "program": None},
-        'case "a": recipe.sizes: found head = 3, wanted an even number, whose halves are rotated'),
+        'case "a": recipe.sizes: found head = 3, wanted an even number, because halves are rotated'),
     "recipe too large for data": (
         {"recipe": '{ name = "mlp-tp", sizes = { hidden = 536870912 } }', "mesh": "{ tp = 2 }",
          "inputs.x": None, "program": None},

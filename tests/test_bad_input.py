@@ -92,12 +92,12 @@ FILES: dict[str, tuple[str, bytes | None, str]] = {
     "id twice": (
         "a.toml",
         GOOD.encode() * 2,
-        'case "a": id: found an id that a.toml has already, wanted one of its own',
+        'case "a": id: found an id that a.toml has already, wanted a unique id',
     ),
     "ids that read alike": (
         "a.toml",
         (GOOD + GOOD.replace('"a"', '"A"')).encode(),
-        "case \"A\": id: found an id that reads 'a' in test ids, as 'a' of a.toml does, wanted one of its own",
+        "case \"A\": id: found an id with the test id 'a', like 'a' of a.toml, wanted a unique test id",
     ),
     "empty JSON": ("a.json", b"", "found Expecting value at line 1, column 1, wanted JSON"),
     "JSON without cases": ("a.json", b"[]", "found no cases, wanted at least one"),
@@ -146,7 +146,7 @@ FILES: dict[str, tuple[str, bytes | None, str]] = {
     "id twice in JSON": (
         "a.json",
         f"[{JSON}, {JSON}]".encode(),
-        'case "a": id: found an id that a.json has already, wanted one of its own',
+        'case "a": id: found an id that a.json has already, wanted a unique id',
     ),
 }
 
@@ -229,7 +229,7 @@ CAUSES: dict[str, tuple[dict[str, str | None], str]] = {
     ),
     "message that fits all": (
         {"message": '".*"'},
-        "cause \"a\": message: found '.*', which fits every message, wanted one that tells messages apart",
+        "cause \"a\": message: found '.*', which fits every message, wanted one that some messages do not fit",
     ),
     "message that is no pattern": (
         {"message": '"("'},
@@ -245,7 +245,7 @@ CAUSES: dict[str, tuple[dict[str, str | None], str]] = {
     ),
     "relation of a refusal": (
         {"relation": '"NaN"'},
-        'cause "a": relation: found a relation, wanted none: only a wrong value has one to the right value',
+        'cause "a": relation: found a relation, wanted none: only a wrong value has a relation',
     ),
     "no reason": (
         {"why": '"  "'},
@@ -363,7 +363,7 @@ def test_a_cause_twice_is_refused_with_one_line(tmp_path: Path) -> None:
     """Two causes of a ledger with one id are refused."""
     file = tmp_path / "bad.toml"
     file.write_text(_toml(CAUSE, {}, "[[cause]]") * 2)
-    line = 'cause "a": id: found an id that bad.toml has already, wanted one of its own'
+    line = 'cause "a": id: found an id that bad.toml has already, wanted a unique id'
     assert _refusal(_ledger, file) == line
 
 
@@ -385,7 +385,7 @@ def test_an_id_in_two_files_is_refused_with_one_line(tmp_path: Path) -> None:
         load(tmp_path)
     one, two = tmp_path / "one.toml", tmp_path / "two.toml"
     assert str(refused.value) == (
-        f'{two}: case "a": id: found an id that {one} has already, wanted one of its own'
+        f'{two}: case "a": id: found an id that {one} has already, wanted a unique id'
     )
 
 

@@ -25,26 +25,26 @@ m = {{ shape = [8, 4], placements = ["R"], dtype = "bool", values = true }}
 """
 
 STEPS = {
-    "y = linear(x)": "found 1 argument, wanted 2 for linear: x, w, and then b if you like",
+    "y = linear(x)": "found 1 argument, wanted 2 for linear: x, w, optionally also b",
     "y = linear(x, x, x, x)":
-        "found 4 arguments, wanted 2 for linear: x, w, and then b if you like",
+        "found 4 arguments, wanted 2 for linear: x, w, optionally also b",
     "y = arange(x, n=4, placements=['R'])": "found 1 argument, wanted 0 for arange: none",
     "y = arange(n=4)": "found no layout, wanted a PartitionSpec, or placements by axis",
     "y = take(x, 3, axis=0)": "found number 3, wanted names only: take takes no numbers",
-    "y = take(x, x, axis=0)": "(NumPy: indices are integers, not float32)",
+    "y = take(x, x, axis=0)": "(NumPy: indices must be integers, not float32)",
     "y = mean(i)": "(NumPy: takes floating-point numbers, not int64)",
     "y = sigmoid(i)": "(NumPy: takes floating-point numbers, not int64)",
     "y = sum(sum(x), axis=0)": "(NumPy: axis 0 is out of bounds for array of dimension 0)",
     "y = softmax(sum(x))": "(NumPy: axis -1 is out of bounds for array of dimension 0)",
-    "y = tril(i)": "(NumPy: the operand has two dims or more)",
+    "y = tril(i)": "(NumPy: the operand must have two dims or more)",
     "y = layer_norm(x, x)":
-        "(NumPy: an operand of one dim or more, and weights as long as its last)",
+        "(NumPy: the operand needs a dim, and weights as long as its last one)",
     "y = where(1, x, x)": "(NumPy: takes a boolean condition, not a number)",
-    "y = inplace_add(1, x)": "(NumPy: a number is not changed in place)",
+    "y = inplace_add(1, x)": "(NumPy: a number cannot be changed in place)",
     "y = left_shift(x, 2)": "(NumPy: takes integers, not float32)",
-    "y = i << -1": "(NumPy: shifts by 0 to 63 places)",
+    "y = i << -1": "(NumPy: shifts must be by 0 to 63 places)",
     "y = bitwise_and(x, x)": "(NumPy: takes integers or booleans, not float32)",
-    "y = floor_divide(i, 0)": "(NumPy: whole numbers divided by 0)",
+    "y = floor_divide(i, 0)": "(NumPy: integers divided by 0)",
     "y = floor(m)": "(NumPy: takes numbers, not bool)",
     "y = shift_left(i, 2)": "found op 'shift_left', wanted left_shift, its name here",
     "y = cumsum(x, axis=0)": "found op 'cumsum', wanted cumulative_sum, its name here",
@@ -62,10 +62,10 @@ STEPS = {
     "y = mse_loss(x, i)": "(NumPy: takes operands of one dtype, not float32 and int64)",
     "y = split(x, sections=3, part=0, axis=0)": "(NumPy: part 0 of 3 equal parts of 8)",
     "y = sum(x, axis=[0, 0])": "(NumPy: duplicate value in 'axis')",
-    "y = vector_norm(x, ord=0)": "(NumPy: ord 0 is none of 1, 2, … and 'inf')",
-    "y = set_slice(x, axis=0)": "(NumPy: an array to write, or a value)",
+    "y = vector_norm(x, ord=0)": "(NumPy: ord 0 is not one of 1, 2, … and 'inf')",
+    "y = set_slice(x, axis=0)": "(NumPy: an array to write or a value is missing)",
     "y = topk_values(x, k=9)": "(NumPy: the largest 9 of 4)",
-    "y = item(x)": "(NumPy: an array of one element)",
+    "y = item(x)": "(NumPy: the array must have one element)",
     "y = inv(x)": "(NumPy: Last 2 dimensions of the array must be square)",
 }  # fmt: skip
 
@@ -91,9 +91,9 @@ def test_a_step_that_an_op_does_not_take_is_refused(tmp_path: Path, step: str) -
     ("step", "said"),
     [
         ("y = take(x, i, axis=0)", "y = take(x, i), wanted values that take takes"
-         " (NumPy: indices from 0 to 7)"),
+         " (NumPy: indices must be from 0 to 7)"),
         ("y = nll_loss(x, t)", "y = nll_loss(x, t), wanted values that nll_loss takes"
-         " (NumPy: classes from 0 to 3)"),
+         " (NumPy: classes must be from 0 to 3)"),
         ("y = inv(matmul(x, s))", "y = inv(y_1), wanted values that inv takes"
          " (NumPy: Singular matrix)"),
     ],

@@ -354,7 +354,7 @@ def test_ids_must_differ_across_everything_loaded(tmp_path: Path) -> None:
     for id in (one.id, one.id.upper(), one.id.replace("-", "/")):
         question = msgspec.structs.replace(one.question, id=id)
         other = msgspec.structs.replace(one, question=question)
-        with pytest.raises(BadInput, match="wanted one of its own"):
+        with pytest.raises(BadInput, match="wanted a unique"):
             check_unique([one, other])
 
 
@@ -459,5 +459,5 @@ def test_a_shape_that_takes_gigabytes_to_learn_is_refused(tmp_path: Path) -> Non
         'program = ["y = topk_values(x, k=2, axis=-1)"]\n'
         'inputs.x = { shape = [64, 8192, 128256], spec = "P()" }\n'
     )
-    with pytest.raises(BadInput, match=r"67,243,081,728 elements, of at most 16,777,216"):
+    with pytest.raises(BadInput, match=r"67,243,081,728 elements, more than 16,777,216"):
         load(path)

@@ -1,6 +1,6 @@
-"""The default catalogue: which families of cases are there, and where does each come from?
+"""Which families of cases does the default catalogue have? Refuses to know how they are judged.
 
-A family is a TOML file beside this module or a generator module with ``cases(exhaustive)``.
+A family is a TOML file beside this module, or a generator module with ``cases(exhaustive)``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ FAMILIES = (*FILES, *GENERATORS)
 
 @lru_cache(maxsize=32)
 def family(name: str, exhaustive: bool = False) -> tuple[Case, ...]:
-    """The cases of one family; each id once, even if two sweeps of the family give it."""
+    """The cases of one family, each id once. Two sweeps of a family may give the same id."""
     if name in FILES:
         # All files of a folder belong to one family.
         return tuple(msgspec.structs.replace(case, family=name) for case in load(FILES[name]))
@@ -60,5 +60,5 @@ def family(name: str, exhaustive: bool = False) -> tuple[Case, ...]:
 
 
 def catalogue(exhaustive: bool = False) -> tuple[Case, ...]:
-    """Every case of every family."""
+    """The cases of all families."""
     return tuple(case for name in FAMILIES for case in family(name, exhaustive))

@@ -1,7 +1,7 @@
-"""How do generated cases make inputs and ids? So that a mistake shows and a name can be typed.
+"""How are inputs and ids of generated cases made? So that mistakes show and ids can be typed.
 
-Values are distinct whole numbers, so that all elements differ. Addends differ from device to device
-by more than the numbers themselves, so that none can stand in for another.
+Elements are distinct integers. Addends differ between devices by more than these, so that no addend
+can replace another. Refuses to know which cases there are.
 """
 
 from __future__ import annotations
@@ -20,40 +20,40 @@ from cases.layout import coordinates, index_ranges
 from cases.model import Case, Input, Layout, Mesh, Question, Step
 from cases.notation import from_placements, to_placements
 
-# Why no wrong value can show in a case of an empty tensor.
+# Why a case with an empty tensor notices no wrong value.
 NO_ELEMENTS = "it has no elements"
 
-# Whole numbers up to here are exact in the dtype.
+# The dtype holds integers up to here exactly.
 _ROOM = {"bfloat16": 256, "float16": 2048}
 
 
 def distinct_values(shape: tuple[int, ...], dtype: str = "float32", start: int = 0) -> NDArray[Any]:
-    """start, start + 1, ... in row-major order; for bool a pattern that no rotation repeats.
+    """start, start + 1, ... in row-major order. For bool, a pattern that no rotation repeats.
 
-    Dtypes with little room wrap around before whole numbers stop being exact.
+    In narrow dtypes the numbers start again before they would be rounded.
     """
     count = np.arange(math.prod(shape)) + start
     if dtype == "bool":
-        # Bits of the golden ratio's multiples: neither periodic nor symmetric.
+        # Bits of multiples of the golden ratio are neither periodic nor symmetric.
         bits: NDArray[Any] = np.floor(count * 0.6180339887) % 2 == 0
         return bits.reshape(shape)
     return (count % _ROOM.get(dtype, 2**24)).astype(numpy_dtype(dtype)).reshape(shape)
 
 
 def addend(value: NDArray[Any], place: int, op: str, apart: int = 1000) -> NDArray[Any]:
-    """One of the addends of a pending reduction; ``place`` is its number.
+    """The addend number ``place`` of a pending reduction.
 
-    ``apart``: the distance between addends of a sum, which bounds the sum.
+    ``apart``: the distance between addends of a sum. It bounds the sum.
     """
     count = np.arange(value.size).reshape(value.shape)
     if op == "product":
-        # 1, 2 and 3 only: a product of eight stays exact.
+        # Factors are 1, 2 and 3, so that a product of eight stays exact.
         return ((count * (place + 1) + place) % 3 + 1).astype(value.dtype)
     if op in ("max", "min"):
-        # For each element another device has the extreme.
+        # At every element another device has the extreme value.
         return (value + 100 * ((count + place) % 5) + place).astype(value.dtype)
     if value.dtype.name in _ROOM:
-        # Sums have to stay exact too.
+        # Sums must stay exact too.
         return (count * (place + 1) % 5 + place).astype(value.dtype)
     return (value + apart * place * (place + 1) + place).astype(value.dtype)
 
@@ -67,7 +67,7 @@ def make_input(
     start: int = 0,
     apart: int = 1000,
 ) -> Input:
-    """An input in a layout: a global array, or one addend per device where it is partial."""
+    """An input in a layout: a global array, or if it is partial one addend for each device."""
     whole = distinct_values(shape, dtype, start)
     if not layout.partial:
         return Input(name, shape, dtype, layout, value=pack(whole))
@@ -88,7 +88,7 @@ def layout_of(on: Mesh, placements: Sequence[str], ndim: int) -> Layout:
 
 
 def mesh_name(on: Mesh) -> str:
-    """``a2.b2`` for a mesh {a=2, b=2}; devices out of order are added: ``x4-d3.2.1.0``."""
+    """``a2.b2`` for a mesh {a=2, b=2}, or ``x4-d3.2.1.0`` for devices that are not in order."""
     name = ".".join(f"{axis}{size}" for axis, size in on.axes)
     if on.devices != tuple(range(on.size)):
         name += "-d" + ".".join(map(str, on.devices))
@@ -132,10 +132,10 @@ def make_case(
 
 
 def covering_rows(*choices: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Rows in which every two values of two different columns meet at least once."""
+    """Rows in which any two values of two columns occur together at least once."""
     return [tuple(row) for row in AllPairs(list(map(list, choices)))]
 
 
 def all_placements(placements: Sequence[str], axes: int) -> list[tuple[str, ...]]:
-    """Every choice of one placement per mesh axis."""
+    """All choices of one placement for each mesh axis."""
     return list(itertools.product(placements, repeat=axes))

@@ -1,7 +1,7 @@
 """What does a contraction of sharded operands give? matmul and einsum under every placement.
 
-Every pair of placements of two operands on an axis of 4 and a covering set on 2x2, each with
-the result left to the framework and with the result asked for.
+All pairs of placements of two operands on an axis of 4, and a covering set on 2x2. The framework
+chooses the result's layout, or the case asks for one. Refuses to know the right results.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ONE = mesh({"x": 4})
 TWO = mesh({"a": 2, "b": 2})
 PLANE = ("R", "S(0)", "S(1)", "P(sum)")
 
-# Name in the id, subscripts, shapes of the operands, dims of the result.
+# The name in the id, subscripts, shapes of the operands, number of dims of the result.
 EINSUMS: tuple[tuple[str, str, tuple[int, ...], tuple[int, ...], int], ...] = (
     ("dot", "k,k->", (8,), (8,), 0),
     ("outer", "m,n->mn", (4,), (8,), 2),
@@ -36,7 +36,7 @@ EINSUMS: tuple[tuple[str, str, tuple[int, ...], tuple[int, ...], int], ...] = (
 
 
 def cases(exhaustive: bool) -> Iterator[Case]:
-    """The family; all pairs on 2x2 with ``exhaustive``."""
+    """The family. With ``exhaustive``, it has all pairs on 2x2."""
     for left in all_placements(PLANE, 1):
         for right in all_placements(PLANE, 1):
             yield matmul(ONE, left, right, None)
@@ -70,7 +70,7 @@ def cases(exhaustive: bool) -> Iterator[Case]:
 def matmul(
     on: Mesh, left: Sequence[str], right: Sequence[str], asked: Sequence[str] | None
 ) -> Case:
-    """One matmul of x, 8x16, by w, 16x8."""
+    """One matmul of x (8x16) and w (16x8)."""
     return _case("matmul", "matmul", {}, on, ((8, 16), (16, 8)), left, right, asked, 2)
 
 

@@ -1,7 +1,7 @@
-"""Which kinds of fault do public reports show, and which cases belong to each?
+"""Which kinds of fault do public reports show, and which cases test each kind?
 
-A kind is a report's fault without its one op, size or order. Its cases are those of `siblings` that
-have the kind as a tag, and those of other families whose ids match.
+A kind is a report's fault with any op, size or order. Its cases are those of `siblings` with the
+kind as a tag, and those of other families with matching ids. Refuses to know verdicts.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import msgspec
 
 
 class FaultKind(msgspec.Struct, frozen=True):
-    """A kind of fault: the reports that show it, what it is, and patterns of case ids.
+    """A kind of fault: the reports that show it, and what it is.
 
-    ``patterns``: cases of other families that belong to the kind, as `fnmatch` patterns.
+    ``patterns``: `fnmatch` patterns of ids of other families' cases that test this kind.
     """
 
     reports: tuple[str, ...]
@@ -27,27 +27,27 @@ FAULT_KINDS: dict[str, FaultKind] = {
          "divide.number*-x4-p", "maximum.number-x4-p", "power.number-x4-p",
          "greater.number-x4-p", "inplace_add.number-x4-p"),
     ),
-    "cached": FaultKind((), "one op twice, with another parameter"),
-    "cache": FaultKind(("public/dtensor/T02",), "one op with several numbers, one after the other"),
+    "cached": FaultKind((), "an op runs twice with different parameters"),
+    "cache": FaultKind(("public/dtensor/T02",), "an op runs with several numbers in turn"),
     "mean-loss": FaultKind(
         ("public/dtensor/T04",), "a mean-type loss over uneven shards",
         ("*_loss.mean-x4-*-n[57]", "binary_cross_entropy*.mean-x4-*-n[57]",
          "kl_div.mean-x4-*-n[57]", "cross_entropy.mean-x4-*-n[57]", "mean*-n[57]"),
     ),
     "denominator": FaultKind(
-        ("public/dtensor/T06",), "rows that do not count make the denominator differ by shard",
+        ("public/dtensor/T06",), "ignored rows make the denominator differ by shard",
         ("nll_loss.*ignored*", "nll_loss.weighted*", "cross_entropy.*ignored*",
          "cross_entropy.weighted*"),
     ),
-    "norm": FaultKind(("public/dtensor/T09",), "a norm of what owes a reduction",
+    "norm": FaultKind(("public/dtensor/T09",), "a norm of a pending reduction",
                  ("vector_norm*-x4-p",)),
-    "item": FaultKind(("public/dtensor/T10",), "one number of what owes a reduction"),
-    "cast": FaultKind(("public/dtensor/T12",), "a cast of what owes a reduction",
+    "item": FaultKind(("public/dtensor/T10",), "one element of a pending reduction"),
+    "cast": FaultKind(("public/dtensor/T12",), "a cast of a pending reduction",
                  ("astype.*-x4-p",)),
     "local": FaultKind(("public/dtensor/T15", "public/dtensor/T35"),
-                  "local tensors taken out and put back"),
+                  "local tensors are taken out and put back"),
     "selecting": FaultKind(
-        ("public/dtensor/T16", "public/dtensor/T17"), "the gradient of what selects elements",
+        ("public/dtensor/T16", "public/dtensor/T17"), "the gradient of an op that selects elements",
         ("topk_values*-by-*", "sort*-by-*", "take*-by-*", "max*-by-*", "index*-by-*",
          "slice*-by-*", "embedding*-by-*"),
     ),
@@ -63,31 +63,31 @@ FAULT_KINDS: dict[str, FaultKind] = {
     "size-1": FaultKind(("public/dtensor/T23",),
                         "a split dim of one element is stretched or dropped"),
     "convolution": FaultKind(
-        ("public/dtensor/T24", "public/jax/J22"), "a convolution of what is split",
+        ("public/dtensor/T24", "public/jax/J22"), "a convolution of split operands",
         ("conv1d*", "conv2d*"),
     ),
     "arg": FaultKind(
         ("public/dtensor/T25", "public/jax/J10", "public/jax/J11"),
-        "positions along the dim that is split",
+        "indices along the dim that is split",
         ("argmax*-x4-*", "argmin*-x4-*", "max_with_index*-x4-*", "argsort*-x4-*",
          "topk_*-x4-*"),
     ),
     "writing": FaultKind(
         ("public/dtensor/T27", "public/jax/J07", "public/jax/J08", "public/jax/J36",
          "public/jax/E8"),
-        "writing at positions into what is split",
+        "writing at indices into a split tensor",
         ("index_put*", "scatter*", "set_slice*", "assign_slice*", "masked_fill*"),
     ),
     "empty": FaultKind(("public/dtensor/T31",), "an op meets an empty shard", ("*-n5",)),
     "uneven": FaultKind(
         ("public/dtensor/T32", "public/dtensor/M07", "public/dtensor/M08"),
-        "uneven shards change hands", ("x4-*-5x3", "x4-*-3x*"),
+        "uneven shards are redistributed", ("x4-*-5x3", "x4-*-3x*"),
     ),
-    "irregular": FaultKind(("public/dtensor/T33",), "shards whose sizes are no chunks"),
-    "mapped": FaultKind(("public/dtensor/T34",), "a function mapped over uneven shards"),
+    "irregular": FaultKind(("public/dtensor/T33",), "shards that break the chunk rule"),
+    "mapped": FaultKind(("public/dtensor/T34",), "a function is mapped over uneven shards"),
     "order": FaultKind(
         ("public/dtensor/T38", "public/dtensor/T39"),
-        "axes split a dim in another order than the mesh's",
+        "axes split a dim in an order that is not the mesh's",
         ("a2.b2-s0f2*", "a2.b2-s1f2*"),
     ),
     "devices": FaultKind(
@@ -95,10 +95,10 @@ FAULT_KINDS: dict[str, FaultKind] = {
         "a mesh whose devices are not in order",
         ("x4-d*",),
     ),
-    "relabel": FaultKind(("public/dtensor/T43",), "one pending reduction made another"),
+    "relabel": FaultKind(("public/dtensor/T43",), "a pending reduction is replaced by another"),
     "random": FaultKind(("public/dtensor/T44",), "random numbers under a placement"),
     "two-pending": FaultKind(
-        ("public/dtensor/C01", "public/jax/J13", "public/jax/J13c"), "two axes owe a sum",
+        ("public/dtensor/C01", "public/jax/J13", "public/jax/J13c"), "a sum pending on two axes",
         ("a2.b2-p.p-to-*",),
     ),
     "exchange": FaultKind(
@@ -107,14 +107,14 @@ FAULT_KINDS: dict[str, FaultKind] = {
     ),
     "dynamic": FaultKind(
         ("public/jax/J04c", "public/jax/J05", "public/jax/J05b"),
-        "a slice whose start is data, in range and beyond", ("dynamic_*",),
+        "a slice whose start is data, in and out of range", ("dynamic_*",),
     ),
-    "joining": FaultKind(("public/jax/J01",), "arrays split on the dim along which they are joined",
+    "joining": FaultKind(("public/jax/J01",), "arrays are joined along the dim that is split",
                     ("concat*", "stack*")),
-    "ramp": FaultKind(("public/jax/J20",), "a ramp built split"),
+    "ramp": FaultKind(("public/jax/J20",), "a ramp is made in shards"),
     "partial-asked": FaultKind(
-        ("public/jax/J15", "public/jax/J17"), "a contraction asked to owe its sum"),
-    "batch": FaultKind(("public/jax/J37",), "linear algebra with the batch split",
+        ("public/jax/J15", "public/jax/J17"), "a contraction is asked for a pending sum"),
+    "batch": FaultKind(("public/jax/J37",), "linear algebra with a split batch",
                   ("inv-*", "cholesky-*", "solve-*", "det-*")),
     "along": FaultKind(
         ("public/jax/J34", "public/jax/J35", "public/jax/E4", "public/jax/E6"),
@@ -122,28 +122,28 @@ FAULT_KINDS: dict[str, FaultKind] = {
         ("cumulative_*-x4-s0", "fft-x4-s0", "softmax-x4-s0", "take_along_axis-x4-s0-s0"),
     ),
     "lookup": FaultKind(("public/jax/E7b", "public/jax/E11"),
-                   "rows looked up in a table that is split",
+                   "rows are looked up in a split table",
                    ("take-*", "embedding*")),
     "two-meshes": FaultKind(("public/jax/J45",), "arrays of two meshes of the same devices"),
     "axis-of-1": FaultKind(("public/dtensor/C06",), "an axis of one device", ("a1.b4-*",)),
     "negative": FaultKind(("public/dtensor/C07",), "a dim counted from the end"),
     "local-product": FaultKind(
-        ("public/dtensor/C08",), "a product that needs nobody's share",
+        ("public/dtensor/C08",), "a product that needs no other shard",
         ("matmul.batched-x4-s0-s0", "matmul.batched-*"),
     ),
     "class-parallel": FaultKind(
-        ("public/dtensor/C10",), "a loss with the classes split",
+        ("public/dtensor/C10",), "a loss with split classes",
         ("cross_entropy.*-x4-s1-*", "nll_loss.*-x4-s1-*", "log_softmax-x4-s1"),
     ),
     "hybrid": FaultKind(("public/dtensor/C12",), "a hybrid sharded step"),
     "derived": FaultKind(
         ("public/dtensor/M01", "public/dtensor/M02", "public/dtensor/M04", "public/dtensor/M06"),
-        "a mesh made from another",
+        "a mesh is derived from another",
     ),
     "indivisible": FaultKind(
-        ("public/jax/J31",), "a result asked for in shards that do not divide",
+        ("public/jax/J31",), "a result is asked for in shards that do not divide it",
         ("x4-r-to-s0-*x*", "x4-*-to-s0-5x3"),
     ),
-    "replicated": FaultKind(("public/jax/E10",), "work on what everybody has"),
-    "state": FaultKind((), "a mesh is flattened before, or after a tensor was made"),
+    "replicated": FaultKind(("public/jax/E10",), "work on replicated operands"),
+    "state": FaultKind((), "a mesh is flattened before or after a tensor is made"),
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """What is the gradient through each op, under each placement of its operands?
 
-For every sample with a derivative, and each operand that has one: l = sum(r * c) with a cotangent c
-whose elements all differ, and g = grad(l, operand).
+For each sample and each operand with a derivative: l = sum(r * c) with a cotangent c of distinct
+elements, and g = grad(l, operand). Refuses to know the right gradients.
 """
 
 from __future__ import annotations
@@ -34,25 +34,23 @@ FAMILY = "gradients"
 
 
 def cases(exhaustive: bool) -> Iterator[Case]:
-    """The family, sample by sample."""
+    """The family, in the order of the samples."""
     before = 0
     for kind, samples in SAMPLES.items():
         for sample in samples:
             made = sample_type(sample)
-            # A cast to fewer digits has no slope, and no value could show the gradient of a padding
-            # row.
+            # Finite differences do not show the gradient of a narrowing cast or a padding row.
             if not made.dtype.startswith("float") or "padding_row" in sample.params:
                 continue
             names = _differentiable_operands(sample)
             few = len(sample.operands) < 3
-            # By default one operand of each sample, another from sample to sample.
+            # By default each sample has one operand, and the operand changes between samples.
             first = before % len(names) if names and not exhaustive else 0
             for turn in (*range(first, len(names)), *range(first)):
                 number, by = before + turn + 1, names[turn]
                 rows = one_axis(sample, exhaustive and few)
                 if few:
-                    # Operands take turns, so that every two placements occur together under one of
-                    # them.
+                    # Operands take turns, so that any two placements occur with one of them.
                     rows = [row for row in rows if _index(sample, row) % len(names) == turn]
                 if not exhaustive:
                     rows = rows[number % max(len(rows), 1) :][:1]
@@ -67,7 +65,7 @@ def cases(exhaustive: bool) -> Iterator[Case]:
 
 
 def sample_type(sample: Sample) -> TensorType:
-    """Shape and dtype of a sample's result."""
+    """The shape and dtype of a sample's result."""
     args = tuple(
         TensorType(one.shape, one.dtype) if isinstance(one, Operand) else one
         for one in sample.operands
@@ -76,14 +74,14 @@ def sample_type(sample: Sample) -> TensorType:
 
 
 def _index(sample: Sample, row: OperandPlacements) -> int:
-    """The sum of the places of a row's placements among those that each operand can have."""
+    """The sum of the indices of a row's placements among those of each operand."""
     return sum(
         placements(one).index(place) for one, (place, *_) in zip(tensors(sample), row, strict=True)
     )
 
 
 def _differentiable_operands(sample: Sample) -> list[str]:
-    """The names of the operands for which the sample has a derivative."""
+    """The names of the operands with a derivative."""
     op = OPS[sample.op]
     names = zip((*op.args, *op.more), sample.operands)
     return [

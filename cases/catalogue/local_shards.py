@@ -1,8 +1,8 @@
-"""Which device holds which part? Placements alone, over many meshes, shapes and dtypes.
+"""Which device holds which part? Placements over many meshes, shapes and dtypes.
 
-No program: the inputs are what is checked. Meshes of one to three axes over 1 to 8 devices,
-axes of size 1, devices out of order; 0-d to 4-d tensors; even, uneven, empty and size-1 dims;
-several axes on one dim in both orders.
+The inputs are checked, and there is no program. Meshes have one to three axes over 1 to 8 devices,
+with axes of size 1 and unordered devices. Tensors have 0 to 4 dims, even, uneven, empty or of size
+1, and several axes on one dim in both orders. Refuses to know the right shards.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MESHES = (
     mesh({"a": 2, "b": 2, "c": 2}, (7, 5, 3, 1, 6, 4, 2, 0)),
 )
 
-# Even on most meshes, uneven, with empty shards, with a dim of size 1, and without elements.
+# Even on most meshes, uneven, with empty shards, with a dim of size 1, with no elements.
 SHAPES: tuple[tuple[int, ...], ...] = (
     (),
     (8,), (5,), (1,), (0,),
@@ -58,7 +58,7 @@ DTYPES = ("float32", "bfloat16", "int32", "bool")
 
 
 def cases(exhaustive: bool) -> Iterator[Case]:
-    """A covering sample, or every placement over {R, S(d)} of every mesh and shape."""
+    """A covering sample, or all placements of R and S(d) on all meshes and shapes."""
     for number, (on, shape) in enumerate((on, shape) for on in MESHES for shape in SHAPES):
         options = ("R", *(f"S({dim})" for dim in range(len(shape))))
         rows = all_placements(options, len(on.axes))
@@ -97,7 +97,7 @@ def _tags(on: Mesh, layout: Layout, shape: tuple[int, ...]) -> frozenset[str]:
 
 
 def _orders() -> Iterator[Case]:
-    """Several axes on one dim, minor before major too."""
+    """Several axes on one dim, in both orders."""
     two, wide, three = (
         mesh({"a": 2, "b": 2}),
         mesh({"a": 2, "b": 4}),
@@ -119,7 +119,7 @@ def _orders() -> Iterator[Case]:
 
 
 def _dtypes() -> Iterator[Case]:
-    """Every dtype under every kind of placement at least once."""
+    """Each dtype with each kind of placement, at least once."""
     on = mesh({"a": 2, "b": 2})
     for placements, shape, dtype in covering_rows(
         [("S(0)", "S(1)"), ("S(0)", "S(0)"), ("R", "S(1)"), ("R", "R")],

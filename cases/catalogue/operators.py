@@ -1,8 +1,8 @@
 """What does each op give under each placement of its operands?
 
-Every sample of `samples` with every placement out of {R, S(d) for each dim, P(sum)} for every
-operand on an axis of 4, a covering set on 2x2, and first dims of 7 (uneven shards) and 5 (an
-empty one too). By default a sample of these in which every op meets every placement.
+Every sample of `samples` with R, S(d) and P(sum) for each operand on an axis of 4, a covering set
+on 2x2, and first dims of 7 (uneven shards) and 5 (also an empty shard). By default a selection
+in which every op has every placement. Refuses to know layout rules.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OperandPlacements = tuple[tuple[str, ...], ...]
 
 
 def cases(exhaustive: bool) -> Iterator[Case]:
-    """The family, sample by sample."""
+    """The family, in the order of the samples."""
     number = 0
     for kind, samples in SAMPLES.items():
         for sample in samples:
@@ -37,7 +37,7 @@ def cases(exhaustive: bool) -> Iterator[Case]:
             if exhaustive or number % 4 == 1:
                 for row in two_axes(sample, exhaustive, number):
                     yield _case(kind, sample, TWO, row)
-            # 5 rows on 4 devices are uneven as well; 7 leave no shard empty.
+            # 5 rows on 4 devices are uneven too, and 7 rows leave no shard empty.
             sizes = (7, 5) if exhaustive or number % 4 == 0 else (5,)
             for size in sizes if sample.resizes else ():
                 for row in _shard_first_dim(sample, exhaustive):
@@ -50,17 +50,16 @@ def tensors(sample: Sample) -> list[Operand]:
 
 
 def placements(operand: Operand) -> list[str]:
-    """R, a shard of each dim of more than one element, and a pending sum where one is possible."""
+    """R, S(d) for each dim with more than one element, and P(sum) for dtypes with sums."""
     shards = [f"S({dim})" for dim, size in enumerate(operand.shape) if size > 1]
     summed = operand.dtype.startswith("float") or operand.dtype == "int32"
     return ["R", *shards, *(["P(sum)"] if summed and operand.kind != "holes" else [])]
 
 
 def one_axis(sample: Sample, exhaustive: bool) -> list[OperandPlacements]:
-    """Rows of one placement per operand.
+    """Rows with one placement for each operand.
 
-    By default all operands that can have a placement have it together, and the others are
-    replicated.
+    By default all operands have the same placement. An operand that cannot have it is replicated.
     """
     choices = [placements(one) for one in tensors(sample)]
     if exhaustive:
@@ -74,7 +73,7 @@ def one_axis(sample: Sample, exhaustive: bool) -> list[OperandPlacements]:
 
 
 def two_axes(sample: Sample, exhaustive: bool, number: int) -> list[OperandPlacements]:
-    """Rows of two placements per operand, in which every two placements meet; by default one."""
+    """Rows with two placements for each operand, which cover all pairs; by default one row."""
     own = [placements(one) for one in tensors(sample)]
     columns = [choices for choices in own for _ in range(2)]
     rows: list[OperandPlacements] = [
@@ -87,7 +86,7 @@ def two_axes(sample: Sample, exhaustive: bool, number: int) -> list[OperandPlace
 
 
 def _shard_first_dim(sample: Sample, exhaustive: bool) -> list[OperandPlacements]:
-    """Rows with shards of the first dim, where that is the one resized."""
+    """Rows that shard the first dim, for operands whose first dim is resized."""
     first = [one.shape[:1] == (8,) for one in tensors(sample)]
     rows: list[OperandPlacements] = [tuple(("S(0)" if one else "R",) for one in first)]
     if exhaustive and sum(first) > 1:
@@ -96,7 +95,7 @@ def _shard_first_dim(sample: Sample, exhaustive: bool) -> list[OperandPlacements
 
 
 def operands(sample: Sample, on: Mesh, row: OperandPlacements) -> tuple[Input, ...]:
-    """The inputs of a sample, in these placements, under the names of the op's arguments."""
+    """The inputs of a sample in these placements, with the names of the op's arguments."""
     op = OPS[sample.op]
     names = [
         name for name, one in zip((*op.args, *op.more), sample.operands) if isinstance(one, Operand)
@@ -114,7 +113,7 @@ def operands(sample: Sample, on: Mesh, row: OperandPlacements) -> tuple[Input, .
 
 
 def arguments(sample: Sample) -> tuple[str | int | float | bool, ...]:
-    """The arguments of the op's step: names of its inputs, and numbers."""
+    """The arguments of the op's step: names of inputs, and numbers."""
     op = OPS[sample.op]
     return tuple(
         name if isinstance(one, Operand) else one

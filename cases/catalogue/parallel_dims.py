@@ -1,7 +1,7 @@
-"""Do all meshes of a training framework come out of one world? Degrees, views, weights on them.
+"""Can all meshes of a training framework be views of one world? Degrees, views and weights.
 
-The views, the derived sizes and the points to test are those of the public discussion of
-https://github.com/pytorch/torchtitan/pull/1660: every mesh is a view of a world of one axis.
+Views, sizes and points are from https://github.com/pytorch/torchtitan/pull/1660, where every mesh
+is a view of a world with one axis. Refuses to know what frameworks do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SOURCE = "https://github.com/pytorch/torchtitan/pull/1660"
 
 Table = dict[str, Any]
 
-# The sizes that each degree takes in turn; dp_shard takes the rest of the world.
+# The sizes of each degree. dp_shard gets the rest of the world.
 _DEGREES = {
     "pp": (1, 2), "dp_replicate": (1, 2), "cp": (1, 2), "tp": (1, 2, 4), "ep": (1, 2, 4, 8),
     "etp": (1, 2, 4),
@@ -29,10 +29,10 @@ _DEGREES = {
 
 
 class Degrees(msgspec.Struct, frozen=True):
-    """How a world is used. ``etp``, the tensor parallelism of experts, is 1 or ``tp``.
+    """The parallel degrees of a world. ``etp``, the tensor parallelism of experts, is 1 or ``tp``.
 
     Raises:
-        ValueError: sizes that do not fit the world, or experts that do not fit the devices.
+        ValueError: the degrees do not fit the world, or the experts do not fit the devices.
     """
 
     world: int
@@ -58,17 +58,17 @@ class Degrees(msgspec.Struct, frozen=True):
 
     @property
     def batch(self) -> int:
-        """The number of devices over which a batch is split."""
+        """The number of devices that split a batch."""
         return self.dp_replicate * self.dp_shard
 
     @property
     def fsdp(self) -> int:
-        """The number of devices over which a dense weight is split beside tp."""
+        """The number of devices that split a dense weight, besides tp."""
         return self.dp_shard * self.cp
 
     @property
     def efsdp(self) -> int:
-        """The number of devices over which an expert's weight is split beside ep and etp."""
+        """The number of devices that split an expert's weight, besides ep and etp."""
         return self.fsdp * self.tp // (self.etp * self.ep)
 
     @property
@@ -78,7 +78,7 @@ class Degrees(msgspec.Struct, frozen=True):
         return ".".join(f"{letter}{size}" for letter, size in zip("prsctex", sizes, strict=True))
 
     def views(self) -> dict[str, dict[str, int]]:
-        """Each view of the world: its axes, outermost first."""
+        """For each view of the world its axes, outermost first."""
         pp, rep = {"pp": self.pp}, {"dp_replicate": self.dp_replicate}
         cp, tp = {"cp": self.cp}, {"tp": self.tp}
         return {
@@ -91,7 +91,7 @@ class Degrees(msgspec.Struct, frozen=True):
 
 
 def all_degrees(world: int) -> list[Degrees]:
-    """All degrees that fit a world, with the sizes of the family."""
+    """All degrees with the family's sizes that fit a world."""
     found = []
     for sizes in itertools.product(*_DEGREES.values()):
         try:
@@ -102,7 +102,7 @@ def all_degrees(world: int) -> list[Degrees]:
 
 
 def covering_degrees(world: int) -> list[Degrees]:
-    """Some of them, chosen so that any two sizes of two degrees occur together if they can."""
+    """A selection that covers every possible pair of sizes of two degrees."""
 
     def pairs(one: Degrees) -> set[tuple[str, ...]]:
         parts = one.name.split(".")
@@ -132,12 +132,12 @@ def cases(exhaustive: bool) -> Iterator[Case]:
 
 
 def case_of(table: Table) -> Case:
-    """The case of a table; an error in it names this module."""
+    """The case of a table. An error in the table names this module."""
     case = read_case({"source": SOURCE, **table}, __file__, Where(__file__, table["id"]))
     return msgspec.structs.replace(case, family=FAMILY)
 
 
-# Degrees under which weights are laid out: each axis that splits one has more than one device.
+# Degrees for weights. Each axis that splits a weight has more than one device.
 _TRIED = (
     Degrees(8, dp_replicate=2, tp=2, ep=2),
     Degrees(8, cp=2, tp=2, ep=2, etp=2),
@@ -152,9 +152,9 @@ _LARGE = (
 
 
 def _base(degrees: Degrees, *names: str, real: bool = False) -> Table:
-    """A world whose own group is a fake one, and the views of it called ``names``.
+    """A world with a fake group, and the views of it called ``names``.
 
-    So are the groups of axes of size 1, which are not enabled, unless they are to be ``real``.
+    Groups of disabled axes (of size 1) are also fake unless ``real`` is set.
     """
     world = {"axes": {"world": degrees.world}, "fake": ["world"]}
     steps = [["world", "mesh_unflatten", ["w"], world]]
@@ -175,7 +175,7 @@ _LOSS = ["loss", "mesh_flatten", ["batch", "cp"], {"of": "data"}]
 def views(degrees: Degrees, mode: str = "real") -> Iterator[Table]:
     """Every view of one world: the grid, coordinate and groups of every device in each.
 
-    Also what is derived from them: the loss mesh, flattened from two axes, and slices of two.
+    Also the meshes that training uses: the loss mesh of two flattened axes, and slices of two.
     """
     table = _base(degrees, *degrees.views())
     table["mesh_steps"] += [
@@ -188,10 +188,9 @@ def views(degrees: Degrees, mode: str = "real") -> Iterator[Table]:
 
 
 def weights(degrees: Degrees, mode: str = "real", width: int = 8) -> Iterator[Table]:
-    """A dense, a hybrid and an expert weight, each on its mesh, with one change of layout.
+    """A dense, a hybrid and an expert weight on their meshes, each with one change of layout.
 
-    ``width``: the size of the dims of a weight. There are as many experts as give each device one
-    at least.
+    ``width``: the size of a weight's dims. There are enough experts for each device to have one.
     """
     name = degrees.name
     dense, sparse = _base(degrees, "dense"), _base(degrees, "sparse")
@@ -207,17 +206,17 @@ def weights(degrees: Degrees, mode: str = "real", width: int = 8) -> Iterator[Ta
         }  # fmt: skip
 
     square = {"shape": [width, width]}
-    # The rows over fsdp, the columns over tp: gathered over fsdp before use.
+    # fsdp splits the rows and tp the columns. Rows are gathered before use.
     yield table(
         "dense", dense, shard, {**square, "placements": ["S(0)", "S(1)"]},
         "y = redistribute(x, fsdp=R, tp=S(1))",
     )  # fmt: skip
-    # Both split the rows, tp outermost, as colwise parallel weights are sharded further.
+    # Both split the rows, tp outermost, because FSDP shards colwise parallel weights further.
     yield table(
         "dense-rows", dense, shard, {**square, "spec": "P(('tp', 'fsdp'))"},
         "y = redistribute(x, P('tp'))",
     )  # fmt: skip
-    # A weight replicated over dp_replicate, gathered; its gradient, scattered and reduced.
+    # A weight, replicated over dp_replicate, is gathered. Its gradient is reduce-scattered.
     yield table(
         "hybrid", dense, hybrid, {**square, "placements": ["R", "S(0)"]},
         "y = redistribute(x, dp_replicate=R, fsdp=R)",
@@ -226,7 +225,7 @@ def weights(degrees: Degrees, mode: str = "real", width: int = 8) -> Iterator[Ta
         "hybrid-gradient", dense, hybrid, {**square, "placements": ["P(sum)", "P(sum)"]},
         "y = redistribute(x, dp_replicate=R, fsdp=S(0))",
     )  # fmt: skip
-    # Experts over ep, and the rows of each over efsdp, the columns over etp.
+    # ep splits the experts, efsdp the rows of each, and etp the columns.
     yield table(
         "expert", sparse, experts,
         {"shape": [degrees.ep, width, width], "spec": "P('ep', 'efsdp', 'etp')"},
@@ -235,7 +234,7 @@ def weights(degrees: Degrees, mode: str = "real", width: int = 8) -> Iterator[Ta
 
 
 def _points() -> Iterator[Table]:
-    """The points of the discussion besides views and weights, one case for each."""
+    """The other points of the discussion, with one case for each."""
     small, wide = Degrees(8, dp_replicate=2, tp=2, ep=2), Degrees(8, cp=2, tp=2, ep=2)
     yield from _refused()
     yield from _size_one()
@@ -244,7 +243,7 @@ def _points() -> Iterator[Table]:
 
 
 def _refused() -> Iterator[Table]:
-    """Degrees whose product is not the size of the world."""
+    """Invalid degrees, whose product is not the size of the world."""
     for word, axes in (
         ("few", {"pp": 1, "dp_replicate": 1, "fsdp": 2, "tp": 2}),
         ("many", {"pp": 2, "dp_replicate": 2, "fsdp": 2, "tp": 2}),
@@ -256,7 +255,7 @@ def _refused() -> Iterator[Table]:
 
 
 def _size_one() -> Iterator[Table]:
-    """Degrees of 1: DTensor's meshes have the axis, and no collective runs along it."""
+    """Degrees of 1. DTensor's meshes have such an axis, and no collective uses it."""
     for word, degrees, axes, before, after in (
         ("hybrid", Degrees(8, tp=2), ["dp_replicate", "fsdp"], ["P(sum)", "S(0)"],
          "dp_replicate=R, fsdp=S(0)"),
@@ -273,7 +272,7 @@ def _size_one() -> Iterator[Table]:
             "inputs": {"x": {"shape": [8, 8], "view": "m", "placements": before}},
             "program": [f"y = redistribute(x, {after})"], "counts": {"y": {}},
         }  # fmt: skip
-    # What is not enabled is left out: the same devices, without the axis.
+    # Without disabled axes, the mesh has the same devices.
     degrees = Degrees(8, tp=2)
     on = _base(degrees, "dense", real=True)
     steps = [
@@ -285,7 +284,7 @@ def _size_one() -> Iterator[Table]:
 
 
 def _equal(degrees: Degrees) -> Iterator[Table]:
-    """A view that is obtained twice for the same axes is the same mesh."""
+    """Two views with the same axes are equal meshes."""
     on, axes = _base(degrees, "dense"), degrees.views()["dense"]
     steps = [
         _view("again", axes, []),
@@ -303,7 +302,7 @@ def _equal(degrees: Degrees) -> Iterator[Table]:
 
 
 def _several(small: Degrees, wide: Degrees) -> Iterator[Table]:
-    """Meshes of several axes: sliced from a flattened one, and put together from two views."""
+    """Meshes of several axes, sliced from a flattened mesh or concatenated from two views."""
     storage = wide.views()["storage"]
     yield {
         "id": f"slices-of-a-flattened-{wide.name}", "mesh": storage,
@@ -313,7 +312,7 @@ def _several(small: Degrees, wide: Degrees) -> Iterator[Table]:
             ["shard", "mesh_slice", ["fsdp", "tp"]],
         ],
     }  # fmt: skip
-    # The two axes flattened, unflattened in another way, and sliced.
+    # The two axes are flattened, unflattened into other axes, and sliced.
     on = _base(small, "dense")
     yield {
         **on, "id": f"slices-of-an-unflattened-{small.name}",
@@ -336,7 +335,7 @@ def _several(small: Degrees, wide: Degrees) -> Iterator[Table]:
             **on, "id": f"joined-{word}-{degrees.name}",
             "mesh_steps": [*on["mesh_steps"], *slices, join],
         }  # fmt: skip
-    # fsdp and ep share devices, so together they are no mesh.
+    # fsdp and ep share devices, so they cannot form one mesh.
     on = _base(small, "dense", "sparse")
     yield {
         **on, "id": f"joined-fsdp-and-ep-{small.name}", "refused": "joined",
@@ -348,7 +347,7 @@ def _several(small: Degrees, wide: Degrees) -> Iterator[Table]:
             ["joined", "mesh_concatenate", ["m_fsdp", "m_tp", "m_ep"]],
         ],
     }  # fmt: skip
-    # The loss of each device, a sum over all that hold a part of the batch.
+    # The sum of the losses of all devices with a part of the batch.
     on = _base(wide, "data")
     yield {
         **on, "id": f"loss-{wide.name}",
@@ -356,7 +355,7 @@ def _several(small: Degrees, wide: Degrees) -> Iterator[Table]:
         "inputs": {"x": {"shape": [2], "view": "loss", "placements": ["P(sum)"]}},
         "program": ["y = redistribute(x, loss=R)"],
     }  # fmt: skip
-    # Stored over dp_shard and cp, used over both as one: the shards stay where they are.
+    # Stored over dp_shard and cp, used over both flattened. The shards do not move.
     on = _base(wide, "storage", "dense")
     yield {
         **on, "id": f"stored-and-used-{wide.name}",

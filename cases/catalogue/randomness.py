@@ -1,9 +1,9 @@
-"""Which placements draw what one device would draw, and which devices share numbers?
+"""Which placements draw the numbers of one device, and which devices share numbers?
 
-Every right value is a relation between draws, since each framework draws numbers of its own: two
-layouts give the same global array (the largest difference is 0), two devices hold no number in
-common (the count of equal elements is 0), a mask is not repeated on another shard. A parameter's
-initial value is drawn in place over old values, as modules do.
+Each framework has its own numbers, so every right value is a relation between draws. Two layouts
+give the same global array (the largest difference is 0). Two devices have no common number (the
+count of equal elements is 0). No shard repeats a mask. Initial values of parameters are drawn in
+place, as modules do. Refuses to know the numbers.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ SQUARE = {"a": 2, "b": 2}
 NARROW = {"a": 1, "b": 4}
 STAGES = {"pp": 2, "tp": 2}
 
-# Mesh, placements and shape of a draw; and the rows or columns of two devices that hold different
-# parts, as (dim, start of one, start of the other, how many), if there are two.
+# Mesh, placements and shape of a draw. If two devices hold different parts, also their rows or
+# columns as (dim, start of one, start of the other, count).
 Halves = tuple[int, int, int, int] | None
 Drawn = tuple[dict[str, int], list[str], list[int], Halves]
 LAYOUTS: tuple[Drawn, ...] = (
     (X4, ["R"], [8, 4], None),
     (X4, ["S(0)"], [8, 4], (0, 0, 2, 2)),
     (X4, ["S(1)"], [8, 4], (1, 0, 1, 1)),
-    # No shard is empty: a refusal of empty shards would hide what was drawn.
+    # No shard is empty, because an error there would hide the numbers.
     (X4, ["S(0)"], [7, 4], (0, 0, 2, 2)),
     (SQUARE, ["S(0)", "R"], [8, 4], (0, 0, 4, 4)),
     (SQUARE, ["S(0)", "S(1)"], [8, 4], (0, 0, 4, 4)),
@@ -49,21 +49,21 @@ def cases(exhaustive: bool) -> Iterator[Case]:
     del exhaustive
     for make in (_initial, _whole, _generators, _seeds, _later, _stages, _dropout, _slopes):
         for table in make():
-            # A generated table belongs to this module, and its errors say so.
+            # An error in a generated table names this module.
             raw: Table = {"mesh": X4, **table}
             made = read_case(raw, __file__, Where(__file__, raw["id"]))
             yield Case(made.question, made.expectation, FAMILY, made.file, tags=made.tags)
 
 
 def _name(places: list[str], mesh: dict[str, int], shape: list[int]) -> str:
-    """``x4-s0``, with ``-n7`` if the first dim is not of size 8."""
+    """``x4-s0``, with ``-n7`` if the first dim is 7 and not 8."""
     axes = ".".join(f"{axis}{size}" for axis, size in mesh.items())
     text = f"{axes}-" + ".".join(re.sub(r"[()]", "", place.lower()) for place in places)
     return text if shape[0] == 8 else f"{text}-n{shape[0]}"
 
 
 def _two(of: str, halves: Halves) -> list[str]:
-    """Steps for the parts p and q of a draw that two devices hold."""
+    """Steps for p and q, the parts of a draw on two devices."""
     assert halves is not None
     dim, one, other, size = halves
     return [f"f = redistribute({of}, P())"] + [
@@ -73,12 +73,12 @@ def _two(of: str, halves: Halves) -> list[str]:
 
 
 def _apart(of: str, halves: Halves) -> list[str]:
-    """Steps for n, the number of elements that two devices' parts of a draw have in common."""
+    """Steps for n, the number of equal elements in two devices' parts of a draw."""
     return [*_two(of, halves), "n = count_nonzero(equal(p, q))"]
 
 
 def _off(one: str, other: str) -> str:
-    """The step for d, the largest difference of two draws."""
+    """The step for d, the largest difference between two draws."""
     return f"d = max(abs({one} - {other}))"
 
 
@@ -89,9 +89,9 @@ def _table(
     right: dict[str, Any],
     *tags: str,
 ) -> Table:
-    """A case with u or v in a layout and w the same replicated; the draws are a, b and c.
+    """A case with u or v in a layout, and w, the same replicated. The draws are a, b and c.
 
-    No element of u or w is 0, so that dropout must have made each zero.
+    u and w have no element 0, so that every 0 comes from dropout.
     """
     mesh, places, shape, _ = layout
     values = (np.arange(math.prod(shape)) + 1).reshape(shape).tolist()
@@ -117,13 +117,13 @@ _DRAWN = re.compile(r"(\w+) = (?:inplace_\w+|dropout)\((\w+),")
 
 
 def _used(inputs: Table, program: list[str]) -> Table:
-    """The inputs that a program names."""
+    """The inputs that a program uses."""
     text = " ".join(program)
     return {name: one for name, one in inputs.items() if re.search(rf"\b{name}\b", text)}
 
 
 def _initial() -> Iterator[Table]:
-    """A parameter drawn in place under a layout, and the same replicated."""
+    """A parameter that is drawn in place in a layout, and the same replicated."""
     for op, layouts in (
         ("uniform", LAYOUTS), ("normal", (LAYOUTS[1], LAYOUTS[5])),
     ):  # fmt: skip
@@ -141,7 +141,7 @@ def _initial() -> Iterator[Table]:
 
 
 def _whole() -> Iterator[Table]:
-    """Drawn whole, then split, which is safe wherever a layout changes what is drawn."""
+    """Draws the whole array and then splits it, so that the layout cannot change the numbers."""
     for at in (1, 2, 3, 5):
         layout = LAYOUTS[at]
         _, places, shape, halves = layout
@@ -154,7 +154,7 @@ def _whole() -> Iterator[Table]:
 
 
 def _generators() -> Iterator[Table]:
-    """Generators other than the default one; only JAX has several."""
+    """Generators that are not the default. Only JAX has several."""
     for impl in ("philox4x32", "rbg", "unsafe_rbg"):
         draw = f"random_uniform(shape=[8, 4], seed=3, impl='{impl}', placements=['{{}}'])"
         program = [f"a = {draw.format('S(0)')}", f"b = {draw.format('R')}", _off("a", "b"),
@@ -164,7 +164,7 @@ def _generators() -> Iterator[Table]:
 
 
 def _seeds() -> Iterator[Table]:
-    """The same seed gives the same numbers; another, or a later draw, has none in common."""
+    """The same seed gives the same numbers. Another seed or a later draw shares none of them."""
     layout = LAYOUTS[1]
     first = "a = inplace_uniform(v, seed=3)"
     count = "n = count_nonzero(equal(a, c))"
@@ -174,7 +174,7 @@ def _seeds() -> Iterator[Table]:
         ("draws", "c = inplace_uniform(v, seed=3, draw=1)", count, {"n": 0}),
     ):
         yield _table(f"seed-{word}", layout, [first, second, last], right, "seed")
-    # The draw before has a seed too, so that a seed without effect shows.
+    # An earlier draw has another seed, so that an ignored seed shows.
     heeded = ["a = inplace_uniform(v, seed=1)", "b = inplace_uniform(w, seed=3, seeding='mesh')",
               "c = inplace_uniform(w, seed=3, seeding='mesh')", _off("b", "c")]  # fmt: skip
     yield _table("seed-mesh", layout, heeded, {"d": 0}, "seed")
@@ -185,7 +185,7 @@ def _seeds() -> Iterator[Table]:
 
 
 def _later() -> Iterator[Table]:
-    """A replicated draw does not depend on how an earlier one was laid out."""
+    """A replicated draw does not depend on the layout of an earlier draw."""
     for at in (1, 3):
         program = [
             "a = inplace_uniform(v, seed=3)", "b = inplace_uniform(w, seed=3, draw=1)",
@@ -196,7 +196,7 @@ def _later() -> Iterator[Table]:
 
 
 def _stages() -> Iterator[Table]:
-    """A seed for each place along the axes named as distinct, which split dim 0."""
+    """A seed for each index along the distinct axes, which split dim 0."""
     for mesh, places, shape, axes in (
         (STAGES, ["S(0)", "R"], [2, 4, 4], "['pp']"),
         (STAGES, ["S(0)", "S(1)"], [2, 4, 4], "['pp']"),
@@ -219,14 +219,14 @@ def _stages() -> Iterator[Table]:
 
 
 def _dropout() -> Iterator[Table]:
-    """Kept elements are scaled, and a share of them is kept; the mask depends on no layout."""
+    """A share of elements is kept and scaled. The mask depends on no layout and does not repeat."""
     for at in (0, 1, 2, 4, 5):
         mesh, places, _, _ = LAYOUTS[at]
         halves = {1: (0, 0, 4, 4), 2: (1, 0, 2, 2), 4: (0, 0, 8, 8), 5: (0, 0, 8, 8)}.get(at)
         layout = (mesh, places, [16, 8], halves)
         program = [
             "a = dropout(u, p=0.5, seed=3)", "b = dropout(w, p=0.5, seed=3)", _off("a", "b"),
-            # Each element is 0 or twice what it was.
+            # Each element becomes 0 or twice its value.
             "e = max(minimum(abs(a), abs(a - 2 * u)))",
         ]  # fmt: skip
         right: dict[str, Any] = {"d": 0, "e": 0}
@@ -236,8 +236,7 @@ def _dropout() -> Iterator[Table]:
                         "g = greater(m, 0)"]  # fmt: skip
             right["g"] = True
         yield _masked("dropout", layout, program, right)
-    # Three standard deviations of a share of 1024 elements, of which one device of four holds a
-    # quarter.
+    # Three standard deviations of the share of 1024 elements on one of four devices.
     program = ["a = dropout(u, p=0.75, seed=3)",
                "s = mean(astype(not_equal(a, 0), dtype='float32'))",
                "k = less(abs(s - 0.25), 0.04)"]  # fmt: skip
@@ -253,18 +252,18 @@ def _masked(
     program: list[str],
     right: dict[str, Any],
 ) -> Table:
-    """As `_table`, for dropout; the id has no sizes."""
+    """Like `_table`, for dropout. The id has no sizes."""
     table = _table(id, layout, program, right, "dropout")
     return {**table, "id": table["id"].removesuffix(f"-n{layout[2][0]}")}
 
 
 def _slopes() -> Iterator[Table]:
-    """The gradient has the same mask: each times the other's operand is equal."""
+    """The gradient has the mask of the result: g * u equals y * w."""
     for at in (0, 1, 5):
         mesh, places, _, _ = LAYOUTS[at]
         program = [
             "y = dropout(u, p=0.5, seed=3)", "l = sum(y * w)", "g = grad(l, u)",
-            # The reference's differences are not exact.
+            # The finite differences of the reference are not exact.
             "k = less(max(abs(g * u - y * w)), 0.001)",
         ]  # fmt: skip
         table = _masked("dropout-gradient", (mesh, places, [8, 4], None), program, {"k": True})

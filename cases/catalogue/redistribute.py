@@ -1,8 +1,8 @@
 """What does a change of layout cost and give? Every source and target on small meshes.
 
-All of {R, S(0), S(1), P(sum)} to itself on one axis of 4 and on 2x2; a covering sample on
-2x2x2, 1x4 and 2x4 with 3-d tensors (all of it with ``--exhaustive``); the other reductions,
-changes of axis order, uneven sizes and devices out of order.
+All pairs of R, S(0), S(1) and P(sum) on one axis of 4 and on 2x2. A covering sample (all with
+``--exhaustive``) on 2x2x2, 1x4 and 2x4 with 3-d tensors. Also the other reductions, changes of axis
+order, uneven sizes and unordered devices. Refuses to know the right collectives.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SPACE = ("R", "S(0)", "S(1)", "S(2)", "P(sum)")
 
 
 def cases(exhaustive: bool) -> Iterator[Case]:
-    """The family, in an order that keeps one mesh's cases together."""
+    """The family. Cases on the same mesh follow one another."""
     yield from _grid(ONE, PLANE, (8, 8))
     yield from _grid(TWO, PLANE, (8, 8))
     for on in (THREE, FLAT, WIDE):

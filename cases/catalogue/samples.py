@@ -1,7 +1,7 @@
-"""On which operands is each op tried? Small ones, distinct, away from ties and kinks.
+"""On which operands is each op tried? They are small and distinct, without ties and kinks.
 
-One row per op and way of calling it. Values are given as kinds, not numbers: what a kind holds
-depends on the shape alone. Layouts are not known here.
+One row for each op and way to call it. An operand has a kind of values, and the numbers of a kind
+depend only on the shape. Refuses to know layouts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Value = NDArray[Any]
 
 
 class Operand(msgspec.Struct, frozen=True):
-    """A tensor operand: its global shape, what kind of values it holds, its dtype."""
+    """A tensor operand: its global shape, the kind of its values, its dtype."""
 
     shape: tuple[int, ...]
     kind: str = "small"
@@ -29,10 +29,10 @@ class Operand(msgspec.Struct, frozen=True):
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One way of calling an op. ``name``: the op's, with a word for the way if there are several.
+    """One way to call an op. ``name``: the op, with a word for the way if there are several.
 
-    ``operands``: tensors and numbers, in the order of the op's arguments. ``resizes``: whether the
-    sample makes sense with another first dim, for uneven and empty shards (see `resized`).
+    ``operands``: tensors and numbers, in the order of the op's arguments. ``resizes``: it is also
+    valid with another first dim, for uneven and empty shards (see `resized`).
     """
 
     name: str
@@ -43,24 +43,24 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 def _walk(count: int, times: int = 7, plus: int = 3) -> Value:
-    """0 … count - 1, each once, in an order that is not sorted."""
+    """0 … count - 1, each once and not sorted."""
     while math.gcd(times, count) > 1:
         times += 2 if times % 2 else 1
     return (np.arange(count) * times + plus) % max(count, 1)
 
 
 def _small(count: int) -> Value:
-    # Multiples of 1/8 and some sixteenths more: no zero, all different, and a sum that is not 0.
+    # Multiples of 1/8, plus 3/16: distinct, not 0, and with a sum that is not 0.
     return (_walk(count) - count // 2) / 8 + 3 / 16
 
 
 def _other(count: int) -> Value:
-    # Never equal to any of the small ones, and no whole number away from one.
+    # No element differs from one of `_small` by an integer.
     return (_walk(count, 11, 5) - count // 3) / 8 + 1 / 32
 
 
 def _definite(shape: tuple[int, ...]) -> Value:
-    """Symmetric positive definite matrices, all different."""
+    """Distinct symmetric positive definite matrices."""
     n = shape[-1]
     off = _walk(math.prod(shape)).reshape(shape) % 5 / 8
     made: Value = off + np.swapaxes(off, -1, -2) + 4 * np.eye(n)
@@ -85,8 +85,8 @@ OPERAND_KINDS: dict[str, Callable[[int], Value]] = {
 def operand_values(operand: Operand) -> Value:
     """The global array of an operand.
 
-    Kinds with a number: "below 4" holds integers from 0 to 3; "distinct 8" different ones for
-    as long as there are; "classes 4" has rows of -100 among them; "start 3" is 3.
+    Kinds with a number: "below 4" has integers from 0 to 3. "distinct 8" repeats none of its 8
+    integers until all are used. "classes 4" also has -100 for ignored rows. "start 3" is 3.
     """
     kind, _, number = operand.kind.partition(" ")
     count = math.prod(operand.shape)
@@ -108,7 +108,7 @@ def operand_values(operand: Operand) -> Value:
 
 
 def resized(sample: Sample, size: int) -> Sample:
-    """The sample with the first dim of its operands, where it is 8, of another size."""
+    """The sample with another size for all first dims of 8."""
     made = []
     for one in sample.operands:
         if isinstance(one, Operand) and one.shape and one.shape[0] == 8:
@@ -191,7 +191,7 @@ _REDUCTIONS = (
     _one("sum.bool", _B, axis=0),
 )  # fmt: skip
 
-# Three dims: what torch 2.13 does to choose layouts for four takes it minutes.
+# With four dims, torch 2.13 searches for layouts for minutes.
 _QKV = tuple(Operand((4, 4, 4), kind) for kind in ("unit", "share", "few"))
 
 _CONTRACTIONS = (

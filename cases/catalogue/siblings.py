@@ -1,7 +1,7 @@
-"""Where a public report shows one op or one size, how do others of its kind behave?
+"""If a public report shows a fault for one op or size, are other ops and sizes right?
 
-A function per kind of fault, in the notation of case files. Each case is tagged with its kind.
-`fault_kinds` lists the kinds, and the cases of other families that belong to each.
+One function for each kind of fault, in the notation of case files. Each case has its kind as a tag.
+Refuses to know the reports, which `fault_kinds` lists.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ FAMILY = "siblings"
 
 
 def cases(exhaustive: bool) -> Iterator[Case]:
-    """The family, kind by kind."""
+    """The family, in the order of kinds."""
     del exhaustive
     for kind, make in _MAKERS.items():
         for table in make():
-            # A generated table belongs to this module, and its errors say so.
+            # An error in a generated table names this module.
             raw = {"mesh": X4, **table, "tags": [kind]}
             raw["id"] = f"{kind}.{table['id']}"
             made = read_case(raw, __file__, Where(__file__, raw["id"]))
@@ -64,7 +64,7 @@ def _cache() -> Iterator[Table]:
 
 
 def _cached() -> Iterator[Table]:
-    """Two calls of one op that differ in a parameter alone."""
+    """Two calls of one op that only differ in a parameter."""
     for word, one, other in (
         ("topk", "topk_values(v, k=1)", "topk_values(v, k=3)"),
         ("topk-axis", "topk_values(v, k=2, axis=0)", "topk_values(v, k=2, axis=1)"),

@@ -1,4 +1,4 @@
-"""Do meshes and layouts of other kinds behave like those of a public report? See `siblings`."""
+"""Are results right on other meshes and layouts than in public reports? See `siblings`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ X4 = {"x": 4}
 
 
 def on(shape: list[int], place: str | list[str], **more: Any) -> Table:
-    """An input of a shape, with one placement or one per mesh axis."""
+    """An input of this shape, with one placement or one for each mesh axis."""
     places = [place] if isinstance(place, str) else place
     return {"shape": shape, "placements": places, **more}
 

@@ -1,6 +1,6 @@
-"""Which recipes run by default, and on which meshes? Each on three, of 2, 4 and 8 devices.
+"""Which recipes run by default, and on which meshes? Each runs on 2, 4 and 8 devices.
 
-`cases/recipes` says what a recipe is. Nothing here knows what one must cost.
+`cases/recipes` defines recipes. Refuses to know which collectives they need.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from cases.recipes.layouts import observed_names, unsharded_names
 
 FAMILY = "recipes"
 
-# The sizes of each axis, and those of the model that differ from its own, so that all splits
-# evenly.
+# Sizes of each axis, and sizes that replace the model's so that everything splits evenly.
 _ONE = ((2,), (4,), (8,))
 _TWO = ((2, 2), (2, 4), (4, 2))
 _MORE: dict[tuple[int, ...], dict[str, dict[str, int]]] = {
@@ -30,20 +29,20 @@ _MORE: dict[tuple[int, ...], dict[str, dict[str, int]]] = {
     (4, 2): {"block": {"batch": 8}},
 }
 
-# What the ids of a recipe's cases begin with, where that is not the recipe's name. Records are
-# looked up by id, and in records `attention-ring-cp2` is a question about causal attention.
+# The start of ids that do not start with the recipe's name. Records are looked up by id, and
+# `attention-ring-cp2` was once a question about causal attention.
 _STEMS = {"attention-ring": "attention-ring-full"}
 
 
 def cases(exhaustive: bool = False) -> Iterator[Case]:
-    """A case for each recipe and mesh; there are no more of them where all are asked for."""
+    """A case for each recipe and mesh. ``exhaustive`` adds none."""
     for row in RECIPES.values():
         for sizes in _ONE if len(row.axes) == 1 else _TWO:
             yield case(row, sizes, _MORE.get(sizes, {}).get(row.model, {}))
 
 
 def case(row: RecipeKind, axes: tuple[int, ...], sizes: dict[str, int]) -> Case:
-    """A recipe on a mesh with axes of these sizes."""
+    """A recipe on a mesh with these axis sizes. ``sizes`` replaces sizes of the model."""
     on = mesh(dict(zip(row.axes, axes, strict=True)))
     question = Question(
         f"{_STEMS.get(row.name, row.name)}-{mesh_name(on)}",

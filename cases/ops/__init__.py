@@ -1,6 +1,6 @@
-"""Which ops can a program use? The vocabulary: one row per op, in a module per family.
+"""Which ops can a program use? The vocabulary has one row for each op, in a module per family.
 
-Names are the Array API's where it has them.
+Ops have the names of the Array API where it has one. Refuses to know frameworks.
 """
 
 from __future__ import annotations

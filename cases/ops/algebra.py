@@ -1,4 +1,4 @@
-"""Which ops are linear algebra on batches, and which Fourier transforms?"""
+"""Which ops are linear algebra on batches or Fourier transforms? Refuses to know frameworks."""
 
 from __future__ import annotations
 

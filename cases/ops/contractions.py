@@ -15,7 +15,7 @@ from cases.ops.promotion import cast_all, promote
 
 
 def _contract(function: Any) -> Any:
-    """Computed in float64 and rounded once; integers keep their dtype."""
+    """``function`` in float64, rounded once. Integers keep their dtype."""
 
     def meaning(*args: Value, **params: Any) -> Value:
         out = np.asarray(function(*(widen(one) for one in cast_all(args, promote(args))), **params))
@@ -30,32 +30,32 @@ def _einsum(x: Value, w: Value, subscripts: str) -> Value:
 
 def _linear(x: Value, w: Value, b: Value | None = None) -> Value:
     if w.ndim != 2:
-        raise ValueError("the weight has two dims, out and in")
+        raise ValueError("the weight must have two dims, out and in")
     if b is not None and b.shape != w.shape[:1]:
-        raise ValueError("a bias of one dim, as long as the weight's first")
+        raise ValueError("the bias must have one dim, as long as the weight's first")
     out = x @ w.T
     return np.asarray(out if b is None else out + b)
 
 
 def _addmm(c: Value, x: Value, w: Value) -> Value:
     if x.ndim != 2 or w.ndim != 2:
-        raise ValueError("both factors have two dims")
+        raise ValueError("both factors must have two dims")
     return np.asarray(c + x @ w)
 
 
 def _outer(x: Value, y: Value) -> Value:
     if x.ndim != 1 or y.ndim != 1:
-        raise ValueError("both operands have one dim")
+        raise ValueError("both operands must have one dim")
     return np.asarray(np.outer(x, y))
 
 
 def _vecdot(x: Value, y: Value, axis: Param = -1) -> Value:
     ndim = max(x.ndim, y.ndim)
     if axis is None or isinstance(axis, list):
-        raise ValueError("axis is one dim here")
+        raise ValueError("axis must be one dim")
     over = single_dim(axis, ndim)
     products = np.conj(x) * y
-    # Of booleans, as in a matrix product: is any pair true?
+    # A product of boolean matrices is true where any pair of elements is true.
     return np.asarray(np.any(products, over) if x.dtype == bool else np.sum(products, over))
 
 
@@ -67,11 +67,11 @@ def _each(given: Any, count: int) -> tuple[int, ...]:
 
 
 def convolution(places: int) -> Any:
-    """Cross-correlation of x[n, c, …] with w[o, c, …] over ``places`` trailing dims."""
+    """Cross-correlation of x[n, c, …] with w[o, c, …] over the last ``places`` dims."""
 
     def meaning(x: Value, w: Value, stride: Param = 1, padding: Param = 0) -> Value:
         if x.ndim != places + 2 or w.ndim != places + 2 or x.shape[1] != w.shape[1]:
-            raise ValueError("x[n, c, …] and w[o, c, …] with as many channels")
+            raise ValueError("x[n, c, …] and w[o, c, …] must have equally many channels")
         steps, edges = _each(stride, places), _each(padding, places)
         padded = np.pad(x, [(0, 0), (0, 0), *((edge, edge) for edge in edges)])
         over = tuple(range(2, 2 + places))
@@ -86,7 +86,7 @@ def convolution(places: int) -> Any:
 
 def _attention(q: Value, k: Value, v: Value, causal: bool = False) -> Value:
     if min(q.ndim, k.ndim, v.ndim) < 2:
-        raise ValueError("operands of two dims or more")
+        raise ValueError("operands must have two dims or more")
     scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
     if causal:
         seen = np.tri(*scores.shape[-2:], dtype=np.bool_)

@@ -1,7 +1,7 @@
 """Which ops make arrays, leave the global view, or ask for a gradient?
 
-Steps between `to_local` and `from_local` mean in NumPy what they mean on whole arrays. The same
-holds on shards only if no device needs another's share; the author of the case must see to that.
+In NumPy, steps between `to_local` and `from_local` run on whole arrays. A case must make sure that
+no device needs another's shard there. Refuses to know frameworks.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ def _scaled(x: Value, scale: float) -> Value:
 
 
 def _placed(x: Value, view: str = "") -> Value:
-    """Where something lies does not change its values."""
+    """A layout does not change a value."""
     return x
 
 
 def _item(x: Value) -> Value:
     if x.size != 1:
-        raise ValueError("an array of one element")
+        raise ValueError("the array must have one element")
     return x.reshape(())
 
 
 def _like(y: Value, x: Value) -> Value:
-    """Shape and dtype of a gradient; its value follows from a program, not from two arrays."""
+    """The shape and dtype of a gradient. Its value needs the whole program."""
     if y.size != 1 or y.dtype.kind not in "fV" or x.dtype.kind not in "fV":
-        raise ValueError("a real scalar, and a real input")
+        raise ValueError("takes a real scalar and a real input")
     return np.zeros_like(x)
 
 
@@ -62,5 +62,5 @@ ROWS = (
        linear=frozenset({"sum", "avg"}), whole=True, grads=(0,), places=True),
     Op("item", "local", ("x",), _item, moves=True, whole=True),
     Op("grad", "gradient", ("y", "x"), _like, roundings=64,
-       why="the roundings of a program forward and backward add up"),
+       why="roundings of the forward and the backward program add up"),
 )  # fmt: skip

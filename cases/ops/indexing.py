@@ -20,14 +20,14 @@ def _row(name: str, args: tuple[str, ...], meaning: Callable[..., Any], *require
 
 def _whole(i: Value) -> None:
     if i.dtype.kind not in "iu":
-        raise TypeError(f"indices are integers, not {i.dtype.name}")
+        raise TypeError(f"indices must be integers, not {i.dtype.name}")
 
 
 def _within(i: Value, size: int) -> Value:
-    # Shapes are found without values. Indices of 1 would be out of range in a dim of 1.
+    # Arrays that only give shapes have indices of 1, which a dim of size 1 does not have.
     _whole(i)
     if i.size and (int(i.min()) < 0 or int(i.max()) >= max(size, 2)):
-        raise ValueError(f"indices from 0 to {size - 1}")
+        raise ValueError(f"indices must be from 0 to {size - 1}")
     return np.minimum(i, size - 1)
 
 
@@ -44,7 +44,7 @@ def _take_along_axis(x: Value, i: Value, axis: Param) -> Value:
 def _scatter(x: Value, i: Value, v: Value, axis: Param) -> Value:
     at = single_dim(axis, x.ndim)
     if not x.ndim == i.ndim == v.ndim:
-        raise ValueError("three operands of as many dims")
+        raise ValueError("the three operands must have the same number of dims")
     out = x.copy()
     np.put_along_axis(out, _within(i, x.shape[at]), v.astype(x.dtype), at)
     return out
@@ -57,7 +57,7 @@ def _at_rows(x: Value, i: Value, at: int) -> tuple[Any, ...]:
 def _scatter_add(x: Value, i: Value, v: Value, axis: Param) -> Value:
     at = single_dim(axis, x.ndim)
     if i.shape != v.shape or i.ndim != x.ndim:
-        raise ValueError("indices and values of one shape, and of as many dims as the operand")
+        raise ValueError("indices and values must have one shape, and the operand's number of dims")
     out = x.copy()
     where: list[Value] = list(np.indices(i.shape))
     where[at] = _within(i, x.shape[at])
@@ -91,7 +91,7 @@ def _masked_fill(x: Value, mask: Value, value: float) -> Value:
 
 def _embedding(i: Value, w: Value, padding_row: int | None = None) -> Value:
     if w.ndim != 2:
-        raise ValueError("the table has two dims, rows and columns")
+        raise ValueError("the table must have two dims, rows and columns")
     return np.take(w, _within(i, w.shape[0]), 0)
 
 
@@ -101,7 +101,7 @@ def _one_hot(i: Value, classes: int) -> Value:
 
 
 def _start(i: Value, size: int, length: int) -> int:
-    # As in XLA: a start that leaves too little room is moved back, and a negative one becomes 0.
+    # As in XLA, a start that is too large is moved back, and a negative one becomes 0.
     _whole(i)
     if length > size or i.ndim:
         raise ValueError(f"{length} of {size} from a scalar start")
@@ -127,7 +127,7 @@ def _set_slice(
     step: int = 1, value: float | None = None,
 ) -> Value:  # fmt: skip
     if (v is None) == (value is None):
-        raise ValueError("an array to write, or a value")
+        raise ValueError("an array to write or a value is missing")
     out = x.copy()
     place = (*(slice(None),) * single_dim(axis, x.ndim), slice(start, stop, step))
     out[place] = value if v is None else v
@@ -135,11 +135,11 @@ def _set_slice(
 
 
 def _inplace(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An in-place op: the result has the shape and dtype of the first operand."""
+    """The result is the changed first operand, which keeps its shape and its dtype."""
 
     def meaning(x: Value, y: Any) -> Value:
         if not isinstance(x, np.ndarray | np.generic):
-            raise TypeError("a number is not changed in place")
+            raise TypeError("a number cannot be changed in place")
         made = np.asarray(function(x, y))
         if made.shape != x.shape:
             raise ValueError(f"a result of shape {list(made.shape)} does not fit in place")
@@ -192,6 +192,6 @@ INPLACE = (
     Op("assign_slice", "inplace", ("x",), _set_slice, more=("v",), required=("axis",),
        optional=(*_SLICE, "value"), whole=True, moves=True, grads=(0, 1)),
     Op("inplace_fill", "inplace", ("x",), _fill, required=("value",), labels=labels.same_dims,
-       # Any device's value is right, where the pending reduction is one of them or their mean.
+       # A value on all devices is right if a max, a min or an average is pending.
        linear=MAX_MIN | {"avg"}, unclear=frozenset({"sum", "product"}), whole=True),
 )  # fmt: skip

@@ -1,10 +1,10 @@
 """Which dims of an op's operands and result belong together? Label rules, by kind of op.
 
-A rule is a statement about labels, as in an einsum: every dim of an operand has one, and an axis
-that splits a label splits it wherever it occurs. "" marks a dim that cannot be split. `NO_RULE`
-marks a dim on whose parts devices can work in several ways, each of which moves other bytes; if
-such a dim is split, nothing is implied. A dim may consist of several parts, each with a label and a
-size, major to minor. Knows shapes and parameters; other modules work out what follows for layouts.
+As in an einsum, every dim has a label. A mesh axis that splits a label splits it wherever it
+occurs. "" marks a dim that cannot be split. `NO_RULE` marks a dim that devices can compute in
+several ways with different bytes. If such a dim is split, nothing is implied.
+A dim may consist of several parts, each with a label and a size, major to minor.
+Knows shapes and parameters. Refuses to know layouts.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ def dim_labels(ndim: int, prefix: str = "d") -> tuple[str, ...]:
 
 
 def same_dims(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """The result has the dims of the only operand."""
+    """The result has the dims of the operand."""
     own = dim_labels(len(shapes[0]))
     return (own,), own
 
 
 def broadcast(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """NumPy's broadcasting: dims align from the right, a stretched dim cannot be split."""
+    """NumPy's broadcasting: dims align at the right, and a stretched dim cannot be split."""
     out = np.broadcast_shapes(*shapes)
     full = dim_labels(len(out))
     operands = []
@@ -53,10 +53,10 @@ def reduce(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 
 def reduce_unsplit(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """As `reduce`, but with no rule if the dims of ``axis`` are split.
+    """Like `reduce`, but with `NO_RULE` for the dims of ``axis``.
 
-    Parts give no addends: a place, a spread or a logarithm of a sum is put together from numbers
-    about each part, and each framework chooses those numbers.
+    The results of parts are no addends. A framework chooses the numbers from which it combines
+    an index, a variance or the logarithm of a sum.
     """
     (own,), result = reduce(shapes, params)
     gone = normalize_axes(params.get("axis"), len(own))
@@ -64,10 +64,10 @@ def reduce_unsplit(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 
 def along_axis(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """The operand's dims, with no rule if those of ``axis`` (by default the last) are split.
+    """The operand's dims, with `NO_RULE` for those of ``axis``, by default the last.
 
-    A neighbour's edge, a running total or the largest of each part may do in place of the whole. A
-    dim whose size differs from the first operand's cannot be split.
+    An edge of the neighbour, a running total or the maximum of each part may be enough. A dim
+    whose size is not that of the first operand cannot be split.
     """
     ndim = len(shapes[0])
     gone = normalize_axes(params.get("axis", -1), ndim)
@@ -83,9 +83,9 @@ def along_axis(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 
 def strided_slice(start: int | None, stop: int | None, step: int | None) -> Rule:
-    """One element of every ``step``, over all of the dim ``axis``; otherwise as `along_axis`.
+    """One element of each block of ``step``, along the whole dim; other slices use `along_axis`.
 
-    A device that has whole blocks of ``step`` elements has one element of the result for each.
+    A device with whole blocks has one element of the result for each of them.
     """
 
     def rule(shapes: tuple[Shape, ...], params: Params) -> Labels:
@@ -102,7 +102,7 @@ def strided_slice(start: int | None, stop: int | None, step: int | None) -> Rule
 
 
 def repeat(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """Every element along ``axis`` is followed by its copies, on the same device."""
+    """The copies of each element of ``axis`` follow it on the same device."""
     own = dim_labels(len(shapes[0]))
     at = single_dim(params["axis"], len(own))
     copies = params["repeats"]
@@ -112,9 +112,9 @@ def repeat(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 
 def last_dims(count: int) -> Rule:
-    """The first operand's last ``count`` dims: no rule if they are split.
+    """The first operand's dims, with `NO_RULE` for the last ``count``.
 
-    The result has its dims. The other operands go with those dims and cannot be split.
+    The other operands belong to those last dims and cannot be split.
     """
 
     def rule(shapes: tuple[Shape, ...], params: Params) -> Labels:
@@ -126,7 +126,7 @@ def last_dims(count: int) -> Rule:
 
 
 def batch_dims(count: int) -> Rule:
-    """No rule if the last ``count`` dims are split: elimination can go by blocks."""
+    """`NO_RULE` for the last ``count`` dims, because elimination can go by blocks."""
 
     def rule(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
         lead = {shape[:-count] for shape in shapes}
@@ -139,7 +139,7 @@ def batch_dims(count: int) -> Rule:
 
 
 def matmul(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """Batch dims broadcast; rows m, columns n, and k, over which the product is summed."""
+    """Batch dims broadcast. Rows are m, columns are n, and k is summed over."""
     x, w = shapes
     batch = np.broadcast_shapes(x[:-2], w[:-2])
     lead = dim_labels(len(batch), "b")
@@ -160,7 +160,7 @@ def matmul(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 
 def einsum(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
-    """As the subscripts say; no implicit results, ellipses or diagonals."""
+    """The subscripts are the labels. Implicit results, ellipses and diagonals have no rule."""
     text = str(params["subscripts"]).replace(" ", "")
     inputs, arrow, out = text.partition("->")
     operands = tuple(map(tuple, inputs.split(",")))
@@ -170,28 +170,28 @@ def einsum(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
 
 
 def permute(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """``axes`` says which dim of the operand each dim of the result is."""
+    """``axes`` names the operand's dim for each dim of the result."""
     own = dim_labels(len(shapes[0]))
     return (own,), tuple(own[dim] for dim in normalize_axes(params["axes"], len(own)))
 
 
 def swap_last(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """The last two dims change places."""
+    """The last two dims are swapped."""
     own = dim_labels(len(shapes[0]))
     return (own,), (*own[:-2], own[-1], own[-2])
 
 
 def insert_dim(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """A new dim at ``axis`` of the result, along which several operands stand."""
+    """The result has a new dim at ``axis``, along which several operands are stacked."""
     own = dim_labels(len(shapes[0]))
     at = single_dim(params["axis"], len(own) + 1)
     return (own,) * len(shapes), (*own[:at], "", *own[at:])
 
 
 def remove_dims(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """The dims of ``axis`` are not in the result.
+    """The result lacks the dims of ``axis``, which have `NO_RULE`.
 
-    No rule if they are split: one device has what is left, and can send it alone.
+    If such a dim is split, a single device has the rest, and can send it alone.
     """
     gone = normalize_axes(params["axis"], len(shapes[0]))
     own = tuple(
@@ -201,7 +201,7 @@ def remove_dims(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 
 def stretch(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """Broadcasting to ``shape``: dims that are new or stretched are not split."""
+    """Broadcasting to ``shape``. New and stretched dims are not split."""
     shape, target = shapes[0], params["shape"]
     assert isinstance(target, list)
     full = dim_labels(len(target))
@@ -214,11 +214,10 @@ def stretch(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 
 def regroup(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """Reshape: dims are divided into the factors that both shapes have, major to minor.
+    """Reshape: dims are divided into the factors that both shapes share, major to minor.
 
-    [8, 4] as [32] is one dim of parts 8 and 4; [2, 12] as [2, 4, 3] has 12 as parts 4 and 3. Where
-    the sizes left have no common factor, nothing can be split until both sides have passed as many
-    elements.
+    [8, 4] to [32] makes one dim of the parts 8 and 4. [2, 12] to [2, 4, 3] divides 12 into 4 and
+    3. If the remaining sizes share no factor, dims cannot be split up to the next common boundary.
     """
     shape = shapes[0]
     target = params["shape"]
@@ -240,7 +239,7 @@ def regroup(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
     while True:
         while left == [1, 1] and all(one[n + 1 : n + 2] == (1,) for one, n in zip(sides, at)):
-            # Dims of one element are paired with one another as long as both sides have one.
+            # Dims of one element match each other, if they come in pairs.
             for side in (0, 1):
                 forward(side)
                 found[side][at[side]].append((f"f{sum(map(len, found[0])) - side}", 1))
@@ -269,14 +268,14 @@ def regroup(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 
 def _label(parts: list[tuple[str, int]]) -> Label:
-    """A single part by its name alone; a dim of one element without a name."""
+    """A dim with one part has its name. A dim of one element has no name."""
     return tuple(parts) if len(parts) > 1 else parts[0][0] if parts else ""
 
 
 def take(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """The dim ``axis`` of the first operand gives way to the dims of the second, the indices.
+    """The dims of the second operand, the indices, replace the dim ``axis`` of the first.
 
-    If it is split, each device takes what it has and zero for the rest: a sum is pending.
+    If that dim is split, each device takes its own elements and 0 for the rest: a pending sum.
     """
     x, i = shapes
     own = dim_labels(len(x))
@@ -286,13 +285,13 @@ def take(shapes: tuple[Shape, ...], params: Params) -> Labels:
 
 
 def embedding(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """Indices first, then the columns of the table; rows as in `take`."""
+    """The dims of the indices, then the columns of the table. Rows are as in `take`."""
     picked = dim_labels(len(shapes[0]), "i")
     return (picked, ("r", "c")), (*picked, "c")
 
 
 def append_dim(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """A new last dim."""
+    """The result has a new last dim."""
     own = dim_labels(len(shapes[0]))
     return (own,), (*own, "")
 
@@ -312,24 +311,24 @@ def addmm(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
 
 
 def outer(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """Rows m and columns n."""
+    """The result has rows m and columns n."""
     return (("m",), ("n",)), ("m", "n")
 
 
 def convolution(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """x[n, c, …] by w[o, c, …]: channels are summed over.
+    """x[n, c, …] by w[o, c, …], summed over channels.
 
-    Nothing is said where places are split: a window needs no more than the neighbour's edge.
+    Dims after the channels have `NO_RULE`, because a window needs only an edge of the neighbour.
     """
     places = (NO_RULE,) * (len(shapes[0]) - 2)
     return (("n", "c", *places), ("o", "c", *places)), ("n", "o", *("",) * len(places))
 
 
 def attention(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
-    """Batch and heads; without a causal mask also the queries, and the columns of v.
+    """Batch, heads and the columns of v. Queries have a label without a causal mask.
 
-    No rule if keys or the columns of q and k are split: statistics of parts may do. Nor for queries
-    under a causal mask, which must know which of them a device has.
+    Keys and the columns of q and k have `NO_RULE`, because statistics of parts may be enough.
+    So have queries under a causal mask, because the mask depends on which of them a device has.
     """
     lead = {shape[:-2] for shape in shapes}
     if len(lead) > 1:
@@ -347,7 +346,7 @@ def attention(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
 
 
 def loss(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
-    """Elementwise, then summed or averaged over everything unless ``reduction`` is none."""
+    """Elementwise, then a sum or a mean over all elements unless ``reduction`` is none."""
     if len(set(shapes)) > 1:
         return None
     own = dim_labels(len(shapes[0]))
@@ -355,9 +354,9 @@ def loss(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
 
 
 def by_class(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
-    """x[n, c] with targets t[n], if no mean is taken: a mean's count is another sum.
+    """x[n, c] with targets t[n]. A mean has no rule, because its denominator is another sum.
 
-    No rule if classes are split: the device that has the target's class can send it alone.
+    Classes have `NO_RULE`, because the device with the target's class can send it alone.
     """
     if len(shapes) != 2 or len(shapes[0]) != 2 or params.get("reduction", "mean") == "mean":
         return None

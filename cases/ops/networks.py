@@ -1,4 +1,4 @@
-"""Which ops normalise, and which are losses? The ends of a layer and of a network."""
+"""Which ops normalise, and which are losses? Refuses to know frameworks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _log_softmax(x: Value, axis: int = -1) -> Value:
 
 def _check_weights(x: Value, *weights: Value | None) -> None:
     if not x.ndim or any(one is not None and one.shape != x.shape[-1:] for one in weights):
-        raise ValueError("an operand of one dim or more, and weights as long as its last")
+        raise ValueError("the operand needs a dim, and weights as long as its last one")
 
 
 def _layer_norm(
@@ -52,12 +52,12 @@ def _reduced(each: Value, reduction: str, count: Any = None) -> Value:
     if reduction == "sum":
         return np.asarray(each.sum())
     if reduction != "mean":
-        raise ValueError(f"reduction {reduction!r} is none of 'none', 'sum' and 'mean'")
+        raise ValueError(f"reduction {reduction!r} is not one of 'none', 'sum' and 'mean'")
     return np.asarray(each.sum() / (each.size if count is None else count))
 
 
 def _alike(meaning: Callable[..., Any]) -> Callable[..., Any]:
-    """Refuse operands of different dtypes, because frameworks give different results."""
+    """Refuses operands of several dtypes, whose result differs between frameworks."""
 
     def checked(x: Value, y: Value, **params: Any) -> Value:
         if x.dtype != y.dtype:
@@ -68,11 +68,11 @@ def _alike(meaning: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _loss(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A loss of ``function`` of two operands of one shape, and parameters."""
+    """A loss from ``function``, with both operands must have one shape, and parameters."""
 
     def meaning(x: Value, y: Value, reduction: str = "mean", **params: Any) -> Value:
         if x.shape != y.shape:
-            raise ValueError("two operands of one shape")
+            raise ValueError("both operands must have one shape")
         return _reduced(function(x, y, **params), reduction)
 
     return _alike(computed_in_float64(meaning))
@@ -110,13 +110,13 @@ def _kl(x: Value, y: Value) -> Value:
 def _nll(
     x: Value, t: Value, w: Value | None = None, reduction: str = "mean", ignore: int = -100
 ) -> Value:
-    """x[n, c] holds log-probabilities, t[n] classes; rows of the class ``ignore`` do not count."""
+    """x[n, c] has log-probabilities and t[n] has classes. Rows of class ``ignore`` are left out."""
     if x.ndim != 2 or t.shape != x.shape[:1] or t.dtype.kind not in "iu":
-        raise ValueError("x[n, c] and integers t[n]")
+        raise ValueError("operands must be x[n, c] and integers t[n]")
     counts = t != ignore
     target = np.where(counts, t, 0)
     if target.size and (int(target.min()) < 0 or int(target.max()) >= max(x.shape[1], 2)):
-        raise ValueError(f"classes from 0 to {x.shape[1] - 1}")
+        raise ValueError(f"classes must be from 0 to {x.shape[1] - 1}")
     target = np.minimum(target, x.shape[1] - 1)
     weight = counts * (np.ones(x.shape[1]) if w is None else w)[target]
     each = -weight * np.take_along_axis(x, target[:, np.newaxis], 1)[:, 0]
@@ -126,7 +126,7 @@ def _nll(
 def _cross_entropy(
     x: Value, t: Value, w: Value | None = None, reduction: str = "mean", ignore: int = -100
 ) -> Value:
-    """As nll_loss, of logits."""
+    """Like nll_loss, but of logits."""
     return _nll(np.asarray(special.log_softmax(x, axis=1)), t, w, reduction, ignore)
 
 
@@ -137,13 +137,13 @@ def _pair(name: str, function: Callable[..., Any], *more: str, **about: Any) -> 
 
 
 def _classes(name: str, function: Callable[..., Any], **about: Any) -> Op:
-    # The classes have no influence on the dtype.
+    # The dtype does not depend on the classes.
     return Op(name, "loss", ("x", "t"), computed_in_float64(function, 1), more=("w",),
               optional=("reduction", "ignore"), labels=labels.by_class, reduces="by reduction",
               grads=(0,), **about)  # fmt: skip
 
 
-# Sums that are pending in both operands may be paid at once, in their difference.
+# In a difference, one reduction can pay the pending sums of both operands.
 ROWS = (
     Op("softmax", "normalisation", ("x",), computed_in_float64(_softmax), optional=("axis",),
        labels=labels.along_axis, grads=(0,), roundings=32, why=_EXP),

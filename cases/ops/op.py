@@ -1,7 +1,7 @@
-"""What does a row of the vocabulary say about an op? And what rows have in common.
+"""What does the vocabulary say about an op? The type of its row, and helpers of rows.
 
-A row knows the op's arguments, parameters, meaning in NumPy and layout rule. How a framework spells
-the op is in the table of its adapter.
+A row knows the op's arguments, parameters, meaning in NumPy and layout rule. Refuses to know how a
+framework spells the op, which its adapter says.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from cases.model import REDUCTIONS, Param, Tolerance
 Value = NDArray[Any]
 Shape = tuple[int, ...]
 Params = dict[str, Param]
-# The label of a dim; or, for a dim of several parts, each label with its size, major to minor. A
-# dim (or part) with the label "" is never split. There is no rule if one labelled `NO_RULE` is
-# split.
+# The label of a dim, or for a dim of several parts, label and size of each, major to minor. A dim
+# or part with the label "" is never split. One with `NO_RULE` has no rule if it is split.
 Label = str | tuple[tuple[str, int], ...]
 NO_RULE = "?"
-# For each operand and the result, a label per dim.
+# A label for each dim of each operand, and for each dim of the result.
 Labels = tuple[tuple[tuple[Label, ...], ...], tuple[Label, ...]]
 Rule = Callable[[tuple[Shape, ...], Params], Labels | None]
 
@@ -35,10 +34,10 @@ Family = Literal[
 
 
 class FrameworkMeaning(msgspec.Struct, frozen=True):
-    """What an op means in a framework that defines a dtype or a value in its own way.
+    """The meaning of an op in one framework that documents another dtype or value.
 
-    ``differs``: whether its meaning differs for these arguments and parameters. ``why`` says what
-    is defined, and ``link`` where.
+    ``differs``: whether it applies to these arguments and parameters. If not, the row's meaning
+    applies. ``why`` says what the framework documents, and ``link`` where.
     """
 
     meaning: Callable[..., Any]
@@ -51,26 +50,24 @@ class Op(msgspec.Struct, frozen=True):
     """One row of the vocabulary.
 
     ``meaning`` takes the arguments in order and the parameters by name. ``args`` are the
-    names of the arguments; those in ``more`` may follow, from the left. ``numbers``: an
-    argument may be a number. ``required`` and ``optional`` are parameter names.
+    names of the arguments, which those in ``more`` may follow. ``numbers``: an argument may be
+    a number. ``required`` and ``optional`` are names of parameters.
 
-    ``labels``: the layout rule, which says for the shapes of the tensor operands what each
-    dim is called in them and in the result; None where there is no clear rule. ``linear``: the
-    pending reductions that the op passes through when every argument owes the same, or every
-    one of those ``together`` while the others owe nothing; a function of the parameters if they
-    say. ``each``: the arguments in which it passes on those of ``singly`` one at a time, the
-    others held fixed. ``addend``: the argument that is added to the rest, so that it must owe
-    what the rest owes. ``unclear``: the pending reductions of which no rule says whether they
-    are passed on. ``reduces``: the reduction that it is over the labels that vanish, or those
-    that do as well; "by reduction": the parameter says.
+    ``labels``: the layout rule. It gives each dim of the operands and the result a label. None
+    means no rule. ``linear``: the pending reductions that the op passes on if all arguments have
+    the same ones, or if all arguments in ``together`` do and the others have none. It may be a
+    function of the parameters. ``each``: the arguments in which the op passes on a reduction of
+    ``singly`` if no other argument has one. ``addend``: the argument that is added to the rest,
+    and so must have the pending reductions of the rest. ``unclear``: the reductions for which no
+    rule says whether the op passes them on. ``reduces``: the reduction over the labels that
+    vanish, or several that fit; "by reduction": the parameter names it.
 
-    ``moves``: elements are only moved about or left out. ``whole``: whole numbers give whole
-    numbers. ``roundings``: how many roundings of the dtype a right result may be off, and
-    ``why``. ``grads``: the arguments in which it has a derivative, by position.
-    ``places``: it takes the layout of its result as a parameter, placements or spec.
-    ``own``: its values are each framework's own business (random numbers). ``apart``: by
-    framework, the meaning that it documents where that is not the row's. ``jumps``: where its
-    arguments change little, its value may change by a whole number or a truth.
+    ``moves``: elements are only moved or left out. ``whole``: integers give integers.
+    ``roundings``: by how many roundings of the dtype a right result may be off, with ``why``.
+    ``grads``: the positions of arguments with a derivative. ``places``: the op takes the layout
+    of its result as a parameter. ``own``: its values are each framework's own (random numbers).
+    ``apart``: framework -> its documented meaning, if not the row's. ``jumps``: a small change
+    of an argument may change the result by an integer or flip a truth value.
     """
 
     name: str
@@ -101,11 +98,11 @@ class Op(msgspec.Struct, frozen=True):
 
 
 SUM_AVG = frozenset({"sum", "avg"})
-# A function that never falls may be applied before the largest or smallest is taken.
+# A non-decreasing function commutes with max and min.
 MAX_MIN = frozenset({"max", "min"})
 ALL_REDUCTIONS = frozenset(REDUCTIONS)
 
-# Twice half the distance between neighbours at 1: one rounding of the dtype.
+# One rounding of a dtype, as the distance between neighbours at 1.
 _ULPS = {
     "float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52,
     "complex64": 2.0**-23, "complex128": 2.0**-52,
@@ -115,9 +112,8 @@ _ULPS = {
 def tolerance(op: Op, dtype: str) -> Tolerance:
     """How far a floating-point result of ``op`` may be from its NumPy meaning.
 
-    In roundings of the dtype: of the element itself, and of the largest element of the result where
-    that is above 1. Data movement and whole-number results must match bit for bit, and are not
-    handled here.
+    A rounding is relative to the element, or to the largest element if that is above 1. Moved
+    elements and integers must be exact and are not checked with this.
     """
     if dtype not in _ULPS:
         return Tolerance()
@@ -126,14 +122,14 @@ def tolerance(op: Op, dtype: str) -> Tolerance:
 
 
 def is_narrow(x: Any) -> bool:
-    """Whether a value has a float dtype that is computed in float64 and rounded once."""
+    """Whether a value has a float dtype narrower than float64."""
     return isinstance(x, np.ndarray | np.generic) and (
         x.dtype.kind not in "biuc" and x.dtype.itemsize < 8
     )
 
 
 def widen(x: Any) -> Any:
-    """Narrow floats as float64, complex64 as complex128, anything else unchanged."""
+    """Narrow floats become float64 and complex64 becomes complex128. Others stay unchanged."""
     if is_narrow(x):
         return x.astype(np.float64)
     if isinstance(x, np.ndarray | np.generic) and x.dtype == np.complex64:
@@ -142,7 +138,7 @@ def widen(x: Any) -> Any:
 
 
 def check_floating(*values: Any) -> None:
-    """Refuse integers for an op on real numbers, because frameworks give different results.
+    """Refuses integers for an op on real numbers, because frameworks return different dtypes.
 
     Raises:
         TypeError: a value is an array of integers or booleans.
@@ -155,9 +151,9 @@ def check_floating(*values: Any) -> None:
 def computed_in_float64(
     function: Callable[..., Any], takes: int | None = None
 ) -> Callable[..., Any]:
-    """``function`` done in float64 and rounded once to the dtype of its floating arguments.
+    """``function`` in float64, rounded once to the dtype of its floating arguments.
 
-    ``takes``: how many leading arguments decide the dtype and must be floating; None: all.
+    ``takes``: how many leading arguments must be floating and decide the dtype; None means all.
     """
 
     def meaning(*args: Any, **params: Any) -> Value:
@@ -179,7 +175,7 @@ def computed_in_float64(
 
 
 def normalize_axes(axis: Param, ndim: int) -> tuple[int, ...]:
-    """The dims that a parameter ``axis`` means: one, several or, if None, all; none negative.
+    """The dims that a parameter ``axis`` names, counted from 0. None means all dims.
 
     Raises:
         ValueError: a dim is out of range.
@@ -196,12 +192,12 @@ def normalize_axes(axis: Param, ndim: int) -> tuple[int, ...]:
 
 
 def single_dim(axis: Param, ndim: int) -> int:
-    """The dim that ``axis`` means, from 0.
+    """The dim that ``axis`` names, counted from 0.
 
     Raises:
-        ValueError: not one dim, or out of range.
+        ValueError: it is not a single dim, or is out of range.
     """
     found = normalize_axes(axis, ndim)
     if axis is None or isinstance(axis, list):
-        raise ValueError("axis is one dim here")
+        raise ValueError("axis must be one dim")
     return found[0]

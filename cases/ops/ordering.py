@@ -1,4 +1,4 @@
-"""Which ops compare or accumulate along a dim? Sorting, the largest k, running sums."""
+"""Which ops sort or accumulate along a dim? Refuses to know frameworks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _order(x: Value, axis: Param, descending: bool) -> Value:
     at = single_dim(axis, x.ndim)
     if not descending:
         return np.argsort(x, axis=at, kind="stable")
-    # Equal elements keep their order.
+    # The sort is stable.
     back = np.argsort(np.flip(x, at), axis=at, kind="stable")
     return np.asarray(x.shape[at] - 1 - np.flip(back, at))
 

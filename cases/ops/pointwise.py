@@ -1,4 +1,4 @@
-"""Which ops work element by element? With one operand, two, or three, and numbers among them."""
+"""Which ops work element by element? Refuses to know frameworks."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _EXP = "an exponential multiplies the error of its argument by the argument"
 
 
 def _unary(name: str, function: Callable[..., Any], **about: Any) -> Op:
-    """A function of real numbers, done in float64 and rounded once."""
+    """A function of real numbers, computed in float64 and rounded once."""
     return Op(name, "pointwise", ("x",), computed_in_float64(function), labels=labels.same_dims,
               grads=(0,),
               **{"why": _APPROXIMATE, **about})  # fmt: skip
 
 
 def _real(name: str, function: Callable[..., Any], **about: Any) -> Op:
-    """As `_unary`, and also for whole numbers, of which it makes real ones."""
+    """Like `_unary`, but it also takes integers and makes them real."""
     done = computed_in_float64(function)
     apart = torch_meaning(done, real_dtype, real_dtype_by_torch)
     return Op(name, "pointwise", ("x",), with_promotion(done, real_dtype), labels=labels.same_dims,
@@ -56,18 +56,18 @@ def _real(name: str, function: Callable[..., Any], **about: Any) -> Op:
 
 
 def _plain(name: str, function: Callable[..., Any], **about: Any) -> Op:
-    """A function of one operand that NumPy does in its own dtype."""
+    """A function that NumPy computes in the dtype of its operand."""
     return Op(name, "pointwise", ("x",), function, labels=labels.same_dims, **about)
 
 
 def _binary(name: str, function: Callable[..., Any], **about: Any) -> Op:
-    """A function of two operands of one dtype, either of which may be a number."""
+    """A function of two operands of one dtype. Either may be a number."""
     return Op(name, "pointwise", ("x", "y"), with_promotion(function), numbers=True,
               labels=labels.broadcast, **{"apart": torch_meaning(function), **about})  # fmt: skip
 
 
 def _test(name: str, function: Callable[..., Any]) -> Op:
-    """A comparison or a logical function: the result is boolean."""
+    """A comparison or a logical function with a boolean result."""
     return _binary(name, function, whole=True, jumps=True)
 
 
@@ -87,12 +87,12 @@ def _silu(x: Value) -> Value:
 
 
 def _astype(x: Value, dtype: str) -> Value:
-    # Towards zero, as in C; narrow floats are widened first, which changes nothing.
+    # Rounds towards zero, as C does. Widening narrow floats first changes no value.
     before, after = np.asarray(widen(x)), numpy_dtype(dtype)
     if before.dtype.kind == "f" and after.kind in "iu":
         limits, whole = np.iinfo(after), np.trunc(before)
         if not np.all((whole >= float(limits.min)) & (whole < float(limits.max) + 1)):
-            raise ValueError(f"numbers that {dtype} holds: for others none is defined")
+            raise ValueError(f"{dtype} must hold the numbers, as others have no defined result")
     return before.astype(after)
 
 
@@ -100,7 +100,7 @@ def _clip(of: Callable[[tuple[Any, ...]], Any]) -> Callable[..., Any]:
     def meaning(x: Value, min: Param = None, max: Param = None) -> Value:
         given = tuple(one for one in (min, max) if one is not None)
         if not given:
-            raise ValueError("clip with min, max or both")
+            raise ValueError("clip needs min, max or both")
         dtype = of((x, *given))
         low, high = (None if one is None else np.asarray(one).astype(dtype) for one in (min, max))
         return np.asarray(np.clip(x.astype(dtype), low, high))
@@ -109,13 +109,13 @@ def _clip(of: Callable[[tuple[Any, ...]], Any]) -> Callable[..., Any]:
 
 
 def _divides(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Refuse division of whole numbers by 0: it has no value, and stops some processors."""
+    """Refuses integers divided by 0, which have no value and may stop the program."""
 
     def meaning(x: Value, y: Value) -> Value:
         if x.dtype.kind == "b":
             raise TypeError("takes numbers, not bool")
         if x.dtype.kind in "iu" and not np.all(y):
-            raise ZeroDivisionError("whole numbers divided by 0")
+            raise ZeroDivisionError("integers divided by 0")
         return np.asarray(function(x, y))
 
     return meaning
@@ -126,7 +126,7 @@ def _divide(x: Value, y: Value) -> Value:
 
 
 def _bits(name: str, function: Callable[..., Any]) -> Op:
-    """A function of the bits of whole numbers, or of booleans."""
+    """A function of the bits of integers, or of booleans."""
 
     def meaning(x: Value, y: Value) -> Value:
         if x.dtype.kind not in "biu":
@@ -137,14 +137,14 @@ def _bits(name: str, function: Callable[..., Any]) -> Op:
 
 
 def _shift(name: str, function: Callable[..., Any]) -> Op:
-    """A shift by fewer places than there are bits; other shifts are not defined."""
+    """Refuses a shift by as many bits as there are, or more, which is not defined."""
 
     def meaning(x: Value, y: Value) -> Value:
         if x.dtype.kind not in "iu":
             raise TypeError(f"takes integers, not {x.dtype.name}")
         most = 8 * x.dtype.itemsize - 1
         if not np.all((y >= 0) & (y <= most)):
-            raise ValueError(f"shifts by 0 to {most} places")
+            raise ValueError(f"shifts must be by 0 to {most} places")
         return np.asarray(function(x, y))
 
     return _binary(name, meaning, whole=True)
@@ -166,7 +166,7 @@ def _rounds(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _square_of(dtype: type) -> Callable[[Value], Value]:
-    """The square; also of booleans, which count as numbers of ``dtype``."""
+    """The square. Booleans count as numbers of ``dtype``."""
     return lambda x: np.asarray(np.square(x.astype(dtype) if x.dtype.kind == "b" else x))
 
 
@@ -220,14 +220,14 @@ ROWS = (
     _binary("multiply", np.multiply, each=(0, 1), whole=True, grads=(0, 1)),
     Op("divide", "pointwise", ("x", "y"), with_promotion(_divide, real_dtype), numbers=True,
        labels=labels.broadcast, each=(0,), grads=(0, 1), roundings=4,
-       why="a quotient may be a product with the inverse",
+       why="libraries may multiply by the inverse",
        apart=torch_meaning(_divide, real_dtype, real_dtype_by_torch)),
     _binary("maximum", np.maximum, linear=frozenset({"max"}), each=(0, 1), singly=MAX_MIN,
             whole=True, grads=(0, 1)),
     _binary("minimum", np.minimum, linear=frozenset({"min"}), each=(0, 1), singly=MAX_MIN,
             whole=True, grads=(0, 1)),
     _binary("power", _power, grads=(0,), roundings=32, why=_EXP),
-    # The sign of the divisor, as in Python.
+    # The result has the sign of the divisor, as in Python.
     _binary("remainder", _divides(np.remainder), whole=True, jumps=True),
     _binary("floor_divide", _divides(np.floor_divide), whole=True, jumps=True),
     _binary("atan2", computed_in_float64(np.arctan2), grads=(0, 1), why=_APPROXIMATE),
@@ -282,7 +282,7 @@ ROWS = (
        labels=labels.same_dims,
        linear=MAX_MIN, whole=True, grads=(0,), apart=_CLIPS),
     Op("astype", "pointwise", ("x",), _astype, required=("dtype",), labels=labels.same_dims,
-       # Which dtypes round less, or not at all, no rule knows.
+       # Whether this rounds depends on the dtypes, which rules do not know.
        unclear=ALL_REDUCTIONS, whole=True, grads=(0,), jumps=True),
     Op("where", "pointwise", ("c", "x", "y"), _where(promote), numbers=True,
        labels=labels.broadcast, linear=ALL_REDUCTIONS, together=(1, 2), whole=True, grads=(1, 2),
@@ -291,7 +291,7 @@ ROWS = (
 
 
 def _moved(x: Value, view: str = "") -> Value:
-    """Where something lies does not change its values."""
+    """A layout does not change a value."""
     return x
 
 

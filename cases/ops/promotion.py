@@ -1,8 +1,7 @@
-"""What dtype has a result of operands of several dtypes, or of whole numbers in a real function?
+"""Which dtype has a result of operands with several dtypes, or of integers in a real function?
 
-NumPy's meaning of an op follows JAX's rule with 64-bit types on here; this also knows where torch
-has another. Both rules are from the frameworks' documentation, and tests compare them with the
-frameworks.
+The meaning of an op follows JAX's rule with 64-bit types on. torch's rule is used where torch
+documents another. Tests check both. Refuses to know shapes and layouts.
 """
 
 from __future__ import annotations
@@ -24,23 +23,23 @@ _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 _TORCH_LINK = "https://docs.pytorch.org/docs/stable/tensor_attributes.html#type-promotion-doc"
 _TORCH_WHY = (
-    "torch takes whole numbers for float32, its default dtype, and lets a tensor without dims"
-    " decide only what kind of number a result is"
+    "torch converts integers to float32, its default dtype, and a 0-d tensor decides only the"
+    " kind of the result's dtype"
 )
 
 
 def is_array(value: Any) -> bool:
-    """Whether an argument is an array, and not a number written in the program."""
+    """Whether an argument is an array and no Python number."""
     return isinstance(value, np.ndarray | np.generic)
 
 
 def _rank(dtype: Dtype) -> int:
-    """0 for booleans, 1 for whole numbers, 2 for real ones, 3 for complex ones."""
+    """0 for booleans, 1 for integers, 2 for real numbers, 3 for complex numbers."""
     return {"b": 0, "i": 1, "u": 1, "c": 3}.get(dtype.kind, 2)
 
 
 def _promote_two(one: Dtype, other: Dtype) -> Dtype:
-    """For two arrays: the one of the higher kind decides, apart from its width."""
+    """The dtype of two arrays together. The higher kind decides, but may have to be widened."""
     if _rank(one) < _rank(other):
         one, other = other, one
     if _rank(one) >= 2 and _rank(other) < 2:
@@ -57,7 +56,7 @@ def _of_number(number: Any) -> int:
 
 
 def promote(args: tuple[Any, ...]) -> Dtype:
-    """The dtype of arrays and numbers together; a number only sets the lowest kind."""
+    """The dtype of arrays and numbers together. A number decides only the lowest kind."""
     dtype: Dtype = reduce(_promote_two, (one.dtype for one in args if is_array(one)))
     kind = max((_of_number(one) for one in args if not is_array(one)), default=0)
     if kind <= _rank(dtype):
@@ -66,7 +65,7 @@ def promote(args: tuple[Any, ...]) -> Dtype:
 
 
 def promote_by_torch(args: tuple[Any, ...]) -> Dtype:
-    """As `promote`, by torch's rule: tensors with dims, then those without, then numbers."""
+    """Like `promote`, by torch's rule: tensors with dims, then 0-d tensors, then numbers."""
     arrays = [one for one in args if is_array(one)]
     groups = [
         [one.dtype for one in arrays if one.ndim],
@@ -79,26 +78,26 @@ def promote_by_torch(args: tuple[Any, ...]) -> Dtype:
 
 
 def _promote_groups(lower: Dtype, higher: Dtype) -> Dtype:
-    """``higher`` decides, unless ``lower`` is a number of a higher kind."""
+    """``higher`` decides, unless ``lower`` has a higher kind."""
     if _rank(higher) == 2 and _rank(lower) == 3:
         return np.dtype(np.complex128 if higher == _FLOAT64 else np.complex64)
     return higher if _rank(higher) >= _rank(lower) else _promote_two(higher, lower)
 
 
 def real_dtype(dtype: Dtype) -> Dtype:
-    """The dtype of a real function's result: for whole numbers 64 bits from 64, 32 from fewer."""
+    """The result dtype of a real function. Integers of 64 bits give float64, others float32."""
     if _rank(dtype) >= 2:
         return dtype
     return _FLOAT64 if dtype.itemsize == 8 else _FLOAT32
 
 
 def real_dtype_by_torch(dtype: Dtype) -> Dtype:
-    """As `real_dtype`, by torch's rule: its default dtype."""
+    """Like `real_dtype`, by torch's rule: its default dtype."""
     return dtype if _rank(dtype) >= 2 else _FLOAT32
 
 
 def cast_all(args: tuple[Any, ...], dtype: Dtype) -> list[NDArray[Any]]:
-    """All arguments in one dtype; arrays that have it already stay as they are."""
+    """All arguments in one dtype. Arrays that have it already are not copied."""
     return [
         one if is_array(one) and one.dtype == dtype else np.asarray(one).astype(dtype)
         for one in args
@@ -108,7 +107,7 @@ def cast_all(args: tuple[Any, ...], dtype: Dtype) -> list[NDArray[Any]]:
 def with_promotion(
     function: Callable[..., Any], of: Callable[[Dtype], Dtype] = lambda dtype: dtype
 ) -> Callable[..., Any]:
-    """``function``, with its arguments first brought to the dtype that ``of`` gives."""
+    """``function`` of arguments that are first converted to one dtype, which ``of`` gives."""
     return lambda *args, **params: function(*cast_all(args, of(promote(args))), **params)
 
 
@@ -117,9 +116,9 @@ def torch_meaning(
     ours: Callable[[Dtype], Dtype] = lambda dtype: dtype,
     theirs: Callable[[Dtype], Dtype] = lambda dtype: dtype,
 ) -> dict[str, FrameworkMeaning]:
-    """``function`` by torch's rule of dtypes, where that differs from `with_promotion`.
+    """``function`` by torch's dtype rule, where it differs from that of `with_promotion`.
 
-    ``ours`` and ``theirs``: the dtype that a function makes from the dtype of its operands.
+    ``ours`` and ``theirs``: the result dtype for the operands by either rule.
     """
 
     def differs(args: tuple[Any, ...], params: Params) -> bool:

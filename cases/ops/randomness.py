@@ -1,7 +1,7 @@
-"""Which ops draw random numbers? Arrays of them, a parameter's initial values, dropout.
+"""Which ops draw random numbers? Random arrays, a parameter's initial values, dropout.
 
-Each framework draws numbers of its own. A row's meaning gives shapes and dtypes, and a case can
-state relations between two draws: equal, or without a common element.
+Each framework has its own numbers. A row gives shapes and dtypes. It also gives relations between
+two draws, such as equality or no common element. Refuses to know frameworks.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import numpy as np
 from cases.ops import labels
 from cases.ops.op import SUM_AVG, Labels, Op, Params, Shape, Value, check_floating, widen
 
-# How a seed reaches the generator: set in every process, given to a framework's function for a
-# mesh, or in a generator of its own that the op gets.
+# How a seed is set: in every process, with a framework's function for a mesh, or in a generator
+# that is passed to the op.
 SEEDINGS = ("process", "mesh", "generator")
-# JAX's generators, which a key can belong to.
+# JAX's generators of keys.
 GENERATORS = (
     "threefry2x32", "threefry4x32", "philox2x32", "philox4x32", "rbg", "unsafe_rbg",
 )  # fmt: skip
 
-# Parameters that all of them take; `draw`: how many draws from this seed came before.
+# Parameters of all ops. `draw`: the number of earlier draws from this seed.
 _SEEDED = ("draw", "seeding")
 
 
@@ -47,7 +47,7 @@ def _array(draws: Any) -> Any:
 
 
 def _inplace(draws: Any) -> Any:
-    """Shape and dtype of ``x`` alone. ``distinct``: each index of dim 0 has a seed of its own."""
+    """Uses only shape and dtype of ``x``. ``distinct``: each index of dim 0 has its own seed."""
 
     def meaning(
         x: Value, seed: int, draw: int = 0, distinct: list[str] | None = None, **how: Any
@@ -57,7 +57,7 @@ def _inplace(draws: Any) -> Any:
             made: Value = draws(_numbers(seed, draw), x.shape, x.dtype)
             return made
         if not x.ndim:
-            raise ValueError("an array of which dim 0 is split by the distinct axes")
+            raise ValueError("the distinct axes need a dim 0 to split")
         stages = [draws(_numbers(seed, draw, i), x.shape[1:], x.dtype) for i in range(len(x))]
         return np.stack(stages) if stages else np.zeros(x.shape, x.dtype)
 
@@ -65,14 +65,14 @@ def _inplace(draws: Any) -> Any:
 
 
 def _dropout(x: Value, p: float, seed: int, draw: int = 0, **how: Any) -> Value:
-    """An element that is kept is divided by 1 - p; one that is dropped is 0."""
+    """Divides the kept elements by 1 - p. The other elements become 0."""
     check_floating(x)
     kept = _numbers(seed, draw).random(math.prod(x.shape)).reshape(x.shape) >= p
     return np.asarray(np.where(kept, widen(x) / (1 - p), 0)).astype(x.dtype)
 
 
 def _same(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
-    """In the operand's layout; with distinct axes, in a layout that splits dim 0 by them."""
+    """The layout of the operand. With distinct axes there is no rule."""
     return None if "distinct" in params else labels.same_dims(shapes, params)
 
 

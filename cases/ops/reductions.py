@@ -1,4 +1,4 @@
-"""Which ops reduce? Over one dim, several, or all, with the dims kept or not."""
+"""Which ops reduce over one dim, several or all? Refuses to know frameworks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _sum_dtype(x: Value) -> np.dtype[Any]:
 
 
 def _total(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Sum or prod: integers become int64, floats are computed in float64 and rounded once."""
+    """Sum or prod. Integers become int64. Floats are computed in float64 and rounded once."""
 
     def meaning(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
         over = normalize_axes(axis, x.ndim)
@@ -54,13 +54,13 @@ def _reduce(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _real_of(x: Value) -> np.dtype[Any]:
-    """The dtype of the sizes of x."""
+    """The real dtype of |x|."""
     sizes: np.dtype[Any] = np.abs(x[:0] if x.ndim else x).dtype
     return sizes
 
 
 def _truth(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Whether elements of any dtype are other than 0: the result is boolean."""
+    """Whether elements of any dtype are not 0. The result is boolean."""
 
     def meaning(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
         return np.asarray(function(x != 0, axis=normalize_axes(axis, x.ndim), keepdims=keepdims))
@@ -69,7 +69,7 @@ def _truth(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _mean(x: Value, axis: Param = None, keepdims: bool = False) -> Value:
-    # torch refuses integers, JAX gives float32, NumPy float64: there is no common meaning.
+    # torch refuses integers, JAX returns float32 and NumPy float64, so no result is right.
     check_floating(x)
     return np.asarray(_reduce(np.mean)(x, axis, keepdims))
 
@@ -93,11 +93,11 @@ def _norm(x: Value, axis: Param = None, keepdims: bool = False, ord: Param = 2) 
     elif isinstance(ord, int | float) and ord > 0:
         out = np.sum(size**ord, axis=over, keepdims=keepdims) ** (1 / ord)
     else:
-        raise ValueError(f"ord {ord!r} is none of 1, 2, … and 'inf'")
+        raise ValueError(f"ord {ord!r} is not one of 1, 2, … and 'inf'")
     return np.asarray(out).astype(_real_of(x))
 
 
-# torch alone keeps the dtype uint8, which once was its boolean.
+# Only torch keeps uint8, which it once used for booleans.
 _BYTES_LINK = "https://docs.pytorch.org/docs/stable/generated/torch.any.html"
 
 

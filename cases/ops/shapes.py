@@ -1,4 +1,4 @@
-"""Which ops only rearrange elements? Reshape, permute, join, cut, roll, pad."""
+"""Which ops only move elements? Reshape, permute, join, cut, roll, pad. Knows no framework."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _move(
     name: str, meaning: Callable[..., Any], *required: str, args: tuple[str, ...] = ("x",),
     **about: Any,
 ) -> Op:  # fmt: skip
-    """A row whose result has the operands' elements, at most moved: pending reductions stay."""
+    """A row of an op that only moves elements, so that all pending reductions stay."""
     common: dict[str, Any] = {"linear": ALL_REDUCTIONS, "moves": True, "whole": True}
     return Op(name, "shape", args, meaning, required=required,
               grads=tuple(range(len(args))), **{**common, **about})  # fmt: skip
@@ -39,7 +39,7 @@ def _move(
 def _flatten(x: Value, start: int = 0, end: int = -1) -> Value:
     first, last = single_dim(start, x.ndim), single_dim(end, x.ndim)
     if first > last:
-        raise ValueError("start is after end")
+        raise ValueError("start must not be after end")
     size = math.prod(x.shape[first : last + 1])
     return x.reshape(*x.shape[:first], size, *x.shape[last + 1 :])
 
@@ -62,7 +62,7 @@ def _part(x: Value, sections: int, part: int, axis: Param) -> Value:
 
 
 def _chunk(x: Value, chunks: int, part: int, axis: Param) -> Value:
-    """One of ``chunks`` chunks by torch's rule: ceil(size / chunks) long until nothing is left."""
+    """One of ``chunks`` chunks by torch's rule: ceil(size / chunks) long, until nothing is left."""
     at = single_dim(axis, x.ndim)
     step = -(-x.shape[at] // chunks) if chunks > 0 else 0
     if step == 0 or not 0 <= part * step < x.shape[at]:
@@ -86,7 +86,7 @@ def _pad(x: Value, axis: Param, before: int, after: int, value: float = 0) -> Va
 
 def _slice(x: Value, axis: Param, start: int = 0, stop: int | None = None, step: int = 1) -> Value:
     if step < 1 or start < 0 or (stop is not None and stop < 0):
-        raise ValueError("start and stop from 0, step from 1")
+        raise ValueError("start and stop must be 0 or more, and step 1 or more")
     return x[(*(slice(None),) * single_dim(axis, x.ndim), slice(start, stop, step))]
 
 
@@ -112,14 +112,14 @@ def _reshape(x: Value, shape: Param) -> Value:
 
 def _diagonal(x: Value) -> Value:
     if x.ndim != 2:
-        raise ValueError("the operand has two dims")
+        raise ValueError("the operand must have two dims")
     return np.diagonal(x)
 
 
 def _triangle(function: Callable[..., Any]) -> Callable[..., Any]:
     def meaning(x: Value, diagonal: int = 0) -> Value:
         if x.ndim < 2:
-            raise ValueError("the operand has two dims or more")
+            raise ValueError("the operand must have two dims or more")
         return np.asarray(function(x, diagonal))
 
     return meaning
@@ -131,12 +131,12 @@ def _cut(shapes: tuple[Shape, ...], params: Params) -> Labels | None:
 
 
 def _two_plain(shapes: tuple[Shape, ...], params: Params) -> Labels:
-    """No rule if a dim is split: the result depends on which of its elements a device has."""
+    """`NO_RULE` for both dims, because the result depends on which elements a device has."""
     return (((NO_RULE, NO_RULE),), ("",))
 
 
 def _padded(params: Params) -> frozenset[str]:
-    """Every addend is padded: for sums with zeros, for products with ones, otherwise all alike."""
+    """Max, min and avg pass any padding, a sum passes 0 and a product passes 1."""
     value = params.get("value", 0)
     more = SUM_AVG if value == 0 else frozenset({"product"} if value == 1 else ())
     return more | MAX_MIN | {"avg"}

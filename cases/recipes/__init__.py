@@ -1,7 +1,6 @@
-"""Which recipes are there? A small model with a parallel plan each, by name.
+"""Which recipes are there? Each is a small model with a parallel plan, found by its name.
 
-To add one: its row here, its contract in `contracts`, and for a new model its tensors in
-`models`, what it computes in `meaning`, and its few lines in each adapter's ``recipes``.
+Refuses to know what a model computes (`meaning`) and which collectives a plan needs (`contracts`).
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _ROWS = (
         shard=("fsdp",)),
     RecipeKind(
         "block-hsdp", "block", ("dp_replicate", "fsdp"),
-        "parameters sharded along fsdp, alike along dp_replicate",
+        "parameters sharded along fsdp, replicated along dp_replicate",
         batch=("dp_replicate", "fsdp"), shard=("fsdp",),
     ),
     RecipeKind(
@@ -41,7 +40,7 @@ _ROWS = (
     ),
     RecipeKind(
         "head-tp", "head", ("tp",),
-        "embedding and output weights split by the vocabulary, the loss taken of split logits",
+        "embedding and output weights split by the vocabulary, the loss computed on split logits",
         tensor="tp",
     ),
     RecipeKind("moe-ep", "moe", ("ep",), "experts split, tokens exchanged twice", batch=("ep",),
@@ -53,7 +52,7 @@ _ROWS = (
     ),
     RecipeKind(
         "attention-ring", "full-attention", ("cp",),
-        "attention that is not causal: the sequence split, keys and values passed round a ring,"
+        "non-causal attention: the sequence split, keys and values passed round a ring,"
         " parameters sharded along it",
         sequence=("cp",), shard=("cp",),
     ),
@@ -69,13 +68,13 @@ def recipe_of(question: Question) -> RecipeKind:
 
 
 def sizes_of(question: Question) -> dict[str, int]:
-    """The sizes of a question's model: its own where it names them, else the model's."""
+    """The sizes of a question's model. Sizes that the question names replace the model's."""
     assert question.recipe is not None
     return {**MODELS[recipe_of(question).model].sizes, **question.recipe.sizes}
 
 
 def find_misfits(row: RecipeKind, sizes: dict[str, int], mesh: Mesh) -> list[tuple[str, str]]:
-    """What of a recipe does not fit, or is not split evenly: what was found, what is wanted."""
+    """Sizes that do not fit or do not split evenly: what was found, and what is wanted."""
     found = []
     model = MODELS[row.model]
     for tensor in (*model.parameters, *model.inputs, model.out):
@@ -87,15 +86,15 @@ def find_misfits(row: RecipeKind, sizes: dict[str, int], mesh: Mesh) -> list[tup
             for axis in axes:
                 parts *= mesh[axis]
             if size % parts:
-                found.append((f"{name} = {size}", f"a multiple of {parts}, to split {tensor.name}"))
+                found.append((f"{name} = {size}", f"a multiple of {parts} to split {tensor.name}"))
     if "kv" in sizes and sizes["heads"] % sizes["kv"]:
-        wanted = f"a multiple of kv = {sizes['kv']}, as many queries to each key"
+        wanted = f"a multiple of kv = {sizes['kv']}, the number of key heads"
         found.append((f"heads = {sizes['heads']}", wanted))
     if "head" in sizes and sizes["head"] % 2:
-        found.append((f"head = {sizes['head']}", "an even number, whose halves are rotated"))
-    # Heads are split whole.
+        found.append((f"head = {sizes['head']}", "an even number, because halves are rotated"))
+    # A device holds whole heads.
     if row.tensor and "kv" in sizes and sizes["kv"] % mesh[row.tensor]:
-        found.append((f"kv = {sizes['kv']}", f"a multiple of {mesh[row.tensor]}, whole heads"))
+        found.append((f"kv = {sizes['kv']}", f"a multiple of {mesh[row.tensor]}: heads stay whole"))
     return found
 
 

@@ -1,7 +1,7 @@
-"""Which collectives does a parallel plan have to fire? Formulas in the sizes of model and mesh.
+"""Which collectives must a parallel plan issue? Formulas in the sizes of the model and the mesh.
 
-Written from the papers that the plans come from, not from what a framework does. Read by
-what judges, never by an adapter.
+They come from the papers of the plans. Refuses to know what a framework does. Only the judge
+reads them, never an adapter.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ from cases.recipes.recipe import RecipeKind
 class ContractTerm(msgspec.Struct, frozen=True):
     """Some collectives of one kind, over the same axes, in one pass.
 
-    ``count`` and ``bytes`` are formulas over the model's sizes, the mesh's axes, and four more
-    names. ``itemsize`` is that of the parameters. ``wide`` is that of float32 or of a wider dtype,
-    in which losses are taken. ``weights`` counts the elements of all parameters that FSDP shards,
-    after tensor parallelism. ``arrivals`` counts the tokens at the experts of the busiest device.
-    ``bytes``: of the local operands of all of them together. ``spare``: optional, done only to save
-    memory or to learn sizes.
+    ``count`` and ``bytes`` are formulas over the model's sizes, the mesh's axes, and these names.
+    ``itemsize``. ``wide``: the itemsize of the loss, at least that of float32. ``weights``: the
+    elements of all FSDP parameters on a device, split by tensor parallelism only. ``arrivals``:
+    the tokens at the experts of the busiest device. ``bytes`` adds up all local operands.
+    ``spare``: the term only saves memory or learns sizes, and a right plan may leave it out.
     """
 
     pass_: Pass
@@ -39,14 +38,14 @@ class ContractTerm(msgspec.Struct, frozen=True):
 
 
 class Contract(msgspec.Struct, frozen=True):
-    """The collectives of a recipe, and the source that says so."""
+    """The collectives that a recipe must issue, and the paper that says so."""
 
     terms: tuple[ContractTerm, ...]
     source: str
 
 
 class ExpectedCollectives(msgspec.Struct, frozen=True):
-    """A term on one mesh, with its numbers."""
+    """The numbers of a term on one mesh."""
 
     term: ContractTerm
     count: int
@@ -63,38 +62,38 @@ _RING = "https://arxiv.org/abs/2310.01889"
 
 
 def _sums(axis: str, bytes_: str, count: int = 1) -> tuple[ContractTerm, ...]:
-    """Megatron's f and g: a sum of partial results forward, and of an input's gradient backward."""
+    """Megatron's g sums partial results forward, and its f sums an input's gradient backward."""
     n = str(count)
     return (
         ContractTerm("forward", "all-reduce", (axis,), n, bytes_,
                      "results of row-parallel weights"),
         ContractTerm("backward", "all-reduce", (axis,), n, bytes_,
-             "gradients of what column-parallel weights took in"),
+             "gradients of the inputs of column-parallel weights"),
     )  # fmt: skip
 
 
 def _sequence(rows: str) -> tuple[ContractTerm, ...]:
-    """For a block whose norms and residuals are split by the sequence along tp."""
+    """The terms of a block whose norms and residuals are split by the sequence along tp."""
     whole, part = f"2 * {rows} * seq * dim * itemsize", f"2 * {rows} * seq / tp * dim * itemsize"
     return (
-        ContractTerm("forward", "all-gather", ("tp",), "2", part, "what attention and MLP take in"),
-        ContractTerm("forward", "reduce-scatter", ("tp",), "2", whole, "what they give"),
+        ContractTerm("forward", "all-gather", ("tp",), "2", part, "inputs of attention and MLP"),
+        ContractTerm("forward", "reduce-scatter", ("tp",), "2", whole, "their outputs"),
         ContractTerm("backward", "all-gather", ("tp",), "2", part,
-                     "the gradients of what they give"),
+                     "the gradients of their outputs"),
         ContractTerm("backward", "reduce-scatter", ("tp",), "2", whole,
-             "the gradients of what they take in"),
+             "the gradients of their inputs"),
         ContractTerm("backward", "all-reduce", ("tp",), "2", "2 * dim * itemsize",
-             "the gradients of the two norms' weights, of which each device saw some places"),
+             "the gradients of the two norms' weights, from each part of the sequence"),
     )  # fmt: skip
 
 
 def _gathered(axis: str, more: tuple[ContractTerm, ...] = ()) -> tuple[ContractTerm, ...]:
-    """For parameters that are sharded along ``axis`` and gathered for use."""
+    """The terms of parameters that are sharded along ``axis`` and gathered for use."""
     part = f"weights / {axis} * itemsize"
     return (
         ContractTerm("forward", "all-gather", (axis,), "1", part, "all parameters, for use"),
         ContractTerm("backward", "all-gather", (axis,), "1", part,
-             "again, where they were let go to save memory", spare=True),
+             "all parameters again, if they were freed to save memory", spare=True),
         ContractTerm("backward", "reduce-scatter", (axis,), "1", "weights * itemsize",
              "the gradients of all parameters"),
         *more,
@@ -102,7 +101,7 @@ def _gathered(axis: str, more: tuple[ContractTerm, ...] = ()) -> tuple[ContractT
 
 
 def _loss(*axes: str) -> ContractTerm:
-    return ContractTerm("forward", "all-reduce", axes, "1", "wide", "the loss, for the report")
+    return ContractTerm("forward", "all-reduce", axes, "1", "wide", "the loss that is reported")
 
 
 _ACTIVATION = "batch * seq * dim * itemsize"
@@ -120,7 +119,7 @@ CONTRACTS = {
             *_gathered("fsdp"),
             ContractTerm("backward", "all-reduce", ("dp_replicate",), "1",
                  "weights / fsdp * itemsize",
-                 "the shards of the gradients, over the replicas"),
+                 "the shards of the gradients over the replicas"),
             _loss("dp_replicate", "fsdp"),
         ),
         _FSDP,
@@ -139,9 +138,9 @@ CONTRACTS = {
     "moe-ep": Contract(
         (
             ContractTerm("forward", "all-to-all", ("ep",), "1", "experts * 8",
-                 "how many tokens go where, as int64", spare=True),
+                 "the number of tokens for each expert as int64", spare=True),
             ContractTerm("forward",
-                     "all-to-all", ("ep",), "2", _TOKENS, "tokens to experts, and back"),
+                     "all-to-all", ("ep",), "2", _TOKENS, "tokens to experts and back"),
             ContractTerm("backward", "all-to-all", ("ep",), "2", _TOKENS, "their gradients"),
             ContractTerm("backward", "all-reduce", ("ep",), "1", "experts * dim * itemsize",
                  "the gradient of the router"),
@@ -164,13 +163,13 @@ CONTRACTS = {
             *_gathered("cp"),
             ContractTerm("forward", "collective-permute", ("cp",), "2 * (cp - 1)",
                  f"(cp - 1) * {_KV}",
-                 "keys and values, from neighbour to neighbour"),
+                 "keys and values from neighbour to neighbour"),
             ContractTerm("backward", "collective-permute", ("cp",), "2 * (cp - 1)",
                  f"(cp - 1) * {_KV}",
-                 "their gradients, the other way"),
+                 "their gradients in the other direction"),
             ContractTerm("backward", "collective-permute", ("cp",), "2 * (cp - 1)",
                  f"(cp - 1) * {_KV}",
-                 "keys and values again, where they were let go", spare=True),
+                 "keys and values again, if they were freed", spare=True),
             _loss("cp"),
         ),
         _RING,
@@ -181,12 +180,12 @@ CONTRACTS = {
 def expected_collectives(
     row: RecipeKind, sizes: dict[str, int], mesh: Mesh, itemsize: int, arrivals: int | None = None
 ) -> tuple[ExpectedCollectives, ...]:
-    """A recipe's terms on a mesh, without those over axes of size 1 only.
+    """A recipe's terms on a mesh, without those that only use axes of size 1.
 
-    ``arrivals``: by default as many tokens for each device's experts.
+    ``arrivals``: None if tokens arrive evenly at the experts.
 
     Raises:
-        ValueError: a formula gives no whole number.
+        ValueError: a formula does not give an integer.
     """
     names = {
         **sizes,
@@ -215,7 +214,7 @@ def _number(formula: str, names: dict[str, int]) -> int:
 
 
 def _weights(row: RecipeKind, sizes: dict[str, int], mesh: Mesh) -> int:
-    """Elements of all sharded parameters on a device, once gathered."""
+    """The elements that a device holds of all sharded parameters once they are gathered."""
     total = 0
     for tensor in MODELS[row.model].parameters:
         if tensor.gathered:

@@ -1,6 +1,6 @@
-"""How does each of a recipe's tensors lie on a mesh? By what each dim is and what each axis is for.
+"""Which layout does each tensor of a recipe have? It follows from the roles of dims and axes.
 
-One layout per tensor: what the parallel plan means, whichever framework carries it out.
+The parallel plan means the same layouts in all frameworks. Refuses to know how they apply it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ Sizes = Mapping[str, int]
 
 
 def parameter_layout(row: RecipeKind, tensor: ModelTensor, sizes: Sizes, mesh: Mesh) -> Layout:
-    """The layout of a parameter, and of its gradient.
+    """The layout of a parameter and of its gradient.
 
-    Tensor parallelism splits first and FSDP splits what is left. So in one dim the tensor axis is
-    major.
+    Tensor parallelism splits before FSDP, so the tensor axis is the major one in a dim.
     """
     dims = [_split(row, role) for role in tensor.roles]
     dim = fsdp_dim(row, tensor, sizes, mesh)
@@ -31,8 +30,8 @@ def parameter_layout(row: RecipeKind, tensor: ModelTensor, sizes: Sizes, mesh: M
 def fsdp_dim(row: RecipeKind, tensor: ModelTensor, sizes: Sizes, mesh: Mesh) -> int | None:
     """The dim of a parameter that FSDP shards; None if it shards none.
 
-    Dim 0, as in ``fully_shard`` by default, or else the first dim that splits evenly: eight key
-    heads do not split over 256 x 8 devices.
+    It is the first dim that splits evenly, or dim 0 if none does. ``fully_shard`` uses dim 0 by
+    default.
     """
     if not row.shard or not tensor.gathered:
         return None
@@ -63,7 +62,7 @@ def _split(row: RecipeKind, role: str) -> tuple[str, ...]:
 
 
 def tensor_layouts(row: RecipeKind, sizes: Sizes, mesh: Mesh) -> dict[str, Layout]:
-    """Layouts of each parameter, its gradient and next value; of out, and of the gradient of x."""
+    """The layouts of all parameters, gradients, new parameters and inputs, of out and grad/x."""
     model = MODELS[row.model]
     found: dict[str, Layout] = {}
     for tensor in model.parameters:
@@ -78,7 +77,7 @@ def tensor_layouts(row: RecipeKind, sizes: Sizes, mesh: Mesh) -> dict[str, Layou
 
 
 def global_shapes(row: RecipeKind, sizes: Sizes) -> dict[str, tuple[int, ...]]:
-    """The global shape of everything in `observed_names`."""
+    """The global shapes of all `observed_names`."""
     model = MODELS[row.model]
     known = {one.name: one.sizes(sizes) for one in (*model.parameters, *model.inputs, model.out)}
     return {
@@ -88,15 +87,15 @@ def global_shapes(row: RecipeKind, sizes: Sizes) -> dict[str, tuple[int, ...]]:
 
 
 def names_of_parameter(parameter: str) -> tuple[str, str, str]:
-    """What an answer calls a parameter, its gradient, and its value after one step."""
+    """The names in an answer of a parameter, its gradient, and its value after the step."""
     return parameter, f"grad/{parameter}", f"new/{parameter}"
 
 
 def observed_names(row: RecipeKind) -> tuple[str, ...]:
-    """All that an answer about a recipe shows of the sharded step, in this order.
+    """The names that an answer shows of the sharded step, in this order.
 
-    Parameters; ``out`` and ``loss``; ``grad/…`` of every parameter and of the input ``x``, as the
-    layer before would get it; ``new/…`` of every parameter.
+    They are the parameters, ``out``, ``loss``, ``grad/…`` of each parameter and of the input
+    ``x``, and ``new/…`` of each parameter.
     """
     model = MODELS[row.model]
     parameters = [tensor.name for tensor in model.parameters]
@@ -106,6 +105,6 @@ def observed_names(row: RecipeKind) -> tuple[str, ...]:
 
 
 def unsharded_names(row: RecipeKind) -> tuple[str, ...]:
-    """What it shows of the same step on one device, unsharded: ``plain/out`` and so on."""
+    """The names that it shows of the unsharded step on one device, such as ``plain/out``."""
     parameters = {tensor.name for tensor in MODELS[row.model].parameters}
     return tuple(f"plain/{name}" for name in observed_names(row) if name not in parameters)

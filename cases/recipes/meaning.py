@@ -1,8 +1,8 @@
-"""What does each model compute? Forward and loss in NumPy, unsharded; read by no adapter.
+"""What does each model compute? Forward and loss in NumPy on one device; no adapter reads this.
 
-Written to be checked by eye against the papers: RMSNorm (arXiv 1910.07467), rotary positions
-(arXiv 2104.09864, halves of a head rotated as pairs), SwiGLU (arXiv 2002.05202), grouped queries
-(arXiv 2305.13245), top-1 routing (arXiv 2101.03961, without its capacity).
+Refuses to know layouts. A reader can check it against the papers: RMSNorm (arXiv 1910.07467),
+rotary positions (2104.09864, halves of a head rotated as pairs), SwiGLU (2002.05202), grouped
+queries (2305.13245), top-1 routing (2101.03961, without its capacity).
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ Arrays = Mapping[str, NDArray[Any]]
 Sizes = Mapping[str, int]
 
 EPSILON = 1e-5
-# Base of the rotary angles, as in Llama 3.
+# The base of the rotary angles in Llama 3.
 THETA = 500000.0
 
 
 def forward(model: str, sizes: Sizes, tensors: Arrays) -> NDArray[Any]:
-    """The result ``out`` for parameters and inputs by name."""
+    """The result ``out`` for these parameters and inputs."""
     return _FORWARD[model](sizes, tensors)
 
 
 def loss(model: str, sizes: Sizes, tensors: Arrays, out: NDArray[Any]) -> NDArray[Any]:
-    """The scalar that is differentiated, of ``out``."""
+    """The loss of ``out``, which is differentiated."""
     if MODELS[model].loss == "squares":
         return np.asarray(np.mean((out - tensors["target"]) ** 2))
     labels = tensors["labels"][..., None]
@@ -50,7 +50,7 @@ def _norm(x: NDArray[Any], weight: NDArray[Any]) -> NDArray[Any]:
 
 
 def _rotated(x: NDArray[Any]) -> NDArray[Any]:
-    """Of [batch, seq, heads, head]: each head's halves, rotated by angles that grow."""
+    """[batch, seq, heads, head] with rotated halves of each head; angles grow along seq."""
     half = x.shape[-1] // 2
     rates = THETA ** (-np.arange(half) / half)
     angles = (np.arange(x.shape[1])[:, None] * rates)[:, None, :]

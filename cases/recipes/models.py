@@ -1,4 +1,4 @@
-"""Which models do recipes run? Their parameters and inputs, by name, shape and what each dim is."""
+"""Which models do recipes run? Names, shapes and roles of dims. Refuses to know meshes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _OUT = ModelTensor("out", ("batch", "seq", "dim"), ("batch", "sequence", ""))
 
 
 def _weight(name: str, rows: str, columns: str, split: int | None) -> ModelTensor:
-    """A weight as ``torch.nn.Linear`` has it: out by in; ``split`` is the tensor-parallel dim."""
+    """A weight of ``torch.nn.Linear``, out by in. ``split`` is the tensor-parallel dim."""
     roles: list[Role] = ["", ""]
     if split is not None:
         roles[split] = "tensor"
@@ -33,7 +33,7 @@ def _norm(name: str) -> ModelTensor:
 _ATTENTION = {"batch": 4, "seq": 8, "dim": 8, "heads": 8, "kv": 4, "head": 2}
 
 MODELS = {
-    # Linear, ReLU, Linear: the lesson's.
+    # Linear, ReLU, Linear, as in the lesson.
     "mlp": Model(
         "mlp",
         {"batch": 4, "dim": 4, "hidden": 8},
@@ -49,11 +49,11 @@ MODELS = {
         ),
         ModelTensor("out", ("batch", "dim"), ("batch", "")),
     ),
-    # Causal, rotary positions, groups of query heads on each key head.
+    # Causal, with rotary positions and several query heads for each key head.
     "attention": Model("attention", _ATTENTION, _attention(""), (_X, _TARGET), _OUT),
-    # The same, except that every query looks at every key.
+    # The same without the causal mask.
     "full-attention": Model("full-attention", _ATTENTION, _attention(""), (_X, _TARGET), _OUT),
-    # A Llama layer: x + attention(norm(x)), then h + w2(silu(w1 n) * w3 n) of n = norm(h).
+    # A Llama layer: h = x + attention(norm(x)), n = norm(h), out = h + w2(silu(w1 n) * w3 n).
     "block": Model(
         "block",
         {**_ATTENTION, "hidden": 16},
@@ -68,7 +68,7 @@ MODELS = {
         (_X, _TARGET),
         _OUT,
     ),
-    # Embedding, norm, output weights over the vocabulary, cross entropy.
+    # Embedding, norm, output weights (vocabulary by dim), cross entropy.
     "head": Model(
         "head",
         {"batch": 4, "seq": 4, "dim": 8, "vocab": 16},
@@ -84,8 +84,8 @@ MODELS = {
         ModelTensor("out", ("batch", "seq", "vocab"), ("batch", "sequence", "tensor")),
         "cross entropy",
     ),
-    # Each token goes to the expert of its largest router logit, and comes back times the
-    # router's probability of that expert: w2(relu(w1 x)). No token is dropped.
+    # Each token x goes to the expert with its largest router logit. The result is w2(relu(w1 x))
+    # times the router's probability of that expert. No token is dropped.
     "moe": Model(
         "moe",
         {"batch": 4, "seq": 4, "dim": 4, "hidden": 8, "experts": 4},

@@ -1,7 +1,7 @@
-"""What is a recipe made of? A model's tensors, and which mesh axes split which of their dims.
+"""What is a recipe made of? The tensors of a model, and the mesh axes that split them.
 
-Data alone. `meaning` says what a model computes, `layouts` how its tensors lie on a mesh, and
-`contracts` what its parallel plan must cost.
+Refuses to know what a model computes (`meaning`), which layouts its tensors have (`layouts`) and
+which collectives its plan needs (`contracts`).
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Literal
 
 import msgspec
 
-# What a tensor dim is: rows of the batch, positions in the sequence, what tensor parallelism splits
-# (heads, hidden units, vocabulary), experts, or a dim that is never split.
+# The role of a tensor dim: the batch, the sequence, a dim that tensor parallelism splits (heads,
+# hidden units, vocabulary), experts, or "" for a dim that is never split.
 Role = Literal["batch", "sequence", "tensor", "expert", ""]
 
 
 class ModelTensor(msgspec.Struct, frozen=True):
     """A parameter, an input or the result of a model.
 
-    ``shape``: per dim, the size, a name or a product such as ``heads*head``. ``roles``: per dim.
-    ``gathered``: whether FSDP shards it. ``values``: "real" numbers, or indices below a size by
-    name.
+    ``shape``: for each dim the name of a size, or a product such as ``heads*head``. ``roles``: one
+    for each dim. ``gathered``: FSDP shards it and gathers it for use. ``values``: "real", or the
+    name of a size below which all indices are.
     """
 
     name: str
@@ -32,15 +32,15 @@ class ModelTensor(msgspec.Struct, frozen=True):
     values: str = "real"
 
     def sizes(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """The shape, for the sizes of a model; KeyError for a size that is not there."""
+        """The shape for these sizes of a model; KeyError for a missing size."""
         return tuple(math.prod(sizes[name] for name in one.split("*")) for one in self.shape)
 
 
 class Model(msgspec.Struct, frozen=True):
-    """A small model: its tensors, and its sizes where a question names none.
+    """A small model: its tensors, and its default sizes.
 
-    Parameters have the names that a ``torch.nn.Module`` of it has. ``loss`` is the mean of
-    (out - target)², or of the cross entropy of out against labels.
+    Parameters have the names of its ``torch.nn.Module``. ``loss`` is the mean of
+    (out - target)², or of the cross entropy of out with the labels.
     """
 
     name: str
@@ -52,14 +52,13 @@ class Model(msgspec.Struct, frozen=True):
 
 
 class RecipeKind(msgspec.Struct, frozen=True):
-    """A recipe: a model and the parallel plan that it runs under.
+    """A recipe: a model and its parallel plan.
 
-    ``axes``: the mesh axes that it wants, all of them, outermost first. The others say what
-    each is for: ``batch`` and ``sequence`` axes split these dims of inputs and result, major to
-    minor; ``tensor`` splits heads, hidden units and vocabulary; ``expert`` the experts;
-    ``shard`` axes split parameters that are gathered for use, and whose gradients are reduced
-    and scattered (FSDP); along any other axis parameters are whole, and their gradients summed.
-    ``how``: the plan in a sentence.
+    ``axes``: all mesh axes that it needs, outermost first. ``batch`` and ``sequence`` axes split
+    these dims of inputs and result, major to minor. ``tensor`` splits heads, hidden units and
+    vocabulary. ``expert`` splits the experts. ``shard`` axes split parameters, which are gathered
+    for use and whose gradients are reduce-scattered (FSDP). Along all other axes parameters are
+    replicated and their gradients are summed. ``how``: the plan in a sentence.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """How is a recipe read from a file? Its name, sizes and dtype, and whether it fits the mesh.
 
-`BadInput` is the only error raised here.
+Refuses invalid recipes with `BadInput`, its only error. Refuses to know frameworks.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from cases.program import TensorType, check_size
 from cases.recipes import MODELS, RECIPES, find_misfits
 from cases.recipes.layouts import global_shapes, tensor_layouts
 
-# With data, a recipe must match to the last bits. A dry run only counts bytes.
+# With data, results are compared almost bit for bit. In a dry run the dtype only affects bytes.
 DTYPES = {"real": ("float64",), "dry run": ("float64", "float32", "bfloat16")}
 
-# Frameworks count bytes in 64 bits; no tensor of a model has so many elements.
+# Frameworks count bytes in 64 bits. No tensor of a real model has this many elements.
 MAX_DRY_RUN_ELEMENTS = 2**44
 
-# Keys that a case with a recipe cannot have, since the recipe says the same.
+# Keys that a case with a recipe must not have.
 _OTHERS = ("program", "inputs", "to", "check", "context", "mesh_steps", "sufficient")
 
 
 def read_recipe(
     table: dict[str, Any], mesh: Mesh, mode: str, where: Where
 ) -> tuple[Recipe, dict[str, DeclaredTensor]]:
-    """The recipe of a case's table, and everything that an answer shows of it.
+    """The recipe of a case, and all tensors that an answer shows of it.
 
     Raises:
-        BadInput: no such recipe, axes that are not its own, sizes that do not split evenly.
+        BadInput: an unknown recipe, other axes than its own, or sizes that do not split evenly.
     """
     for other in _OTHERS:
         typed_fields.exclusive(table, "recipe", other, where)
@@ -40,10 +40,10 @@ def read_recipe(
     raw = typed_fields.table({"name": raw} if isinstance(raw, str) else raw, place,
                       ("name", "sizes", "dtype"))  # fmt: skip
     if "name" not in raw:
-        raise place.error("no name", "name, that of a recipe")
+        raise place.error("no name", "name, the name of a recipe")
     row = RECIPES[typed_fields.one_of(raw["name"], place.at("name"), "a known recipe", RECIPES)]
     if mesh.names != row.axes:
-        wanted = f"those of {row.name}: {', '.join(row.axes)}"
+        wanted = f"the axes of {row.name}: {', '.join(row.axes)}"
         raise where.at("mesh").error(f"axes {', '.join(mesh.names)}", wanted)
     model = MODELS[row.model]
     given = {
