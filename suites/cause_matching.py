@@ -201,7 +201,7 @@ def _plan_fits(cause: Cause, observed: Observation) -> bool:
 def ops_at_fault(
     case: Case, step: str | None, shown: Collection[str] | None = None
 ) -> Collection[str]:
-    """The ops that can be at fault where a finding shows at a step, as `Named.step` has them.
+    """The ops that can be at fault where a finding shows at a step, as `CasePattern.step` has them.
 
     The step's own op, those of earlier steps that are not checked, and those that a gradient goes
     through. ``shown``: the part of what is checked that the answer shows; all of it if None.
