@@ -9,8 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from adapters.registry import FRAMEWORKS
+from cases.errors import BadInput
 from cases.model import Case
-from reports.repro import ScriptWriter, make_scripts
+from reports.repro import ScriptWriter, check_scripts, make_scripts
 from suites import run
 from suites.summary import Summary, attach
 
@@ -59,6 +60,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(summary, "summary")
     config.stash[run.RUN] = run.prepare(config)
     if folder := config.getoption("--repro"):
+        try:
+            check_scripts()
+        except BadInput as error:
+            raise pytest.UsageError(str(error)) from None
         config.stash[REPRO] = ScriptWriter(Path(folder))
         config.pluginmanager.register(config.stash[REPRO], "repro")
 

@@ -2,9 +2,9 @@
 
 ``python -m adapters.interface FRAMEWORK OUT`` writes it down, under the interpreter that has the
 framework. Everything is taken from the running framework: names by import and getattr with warnings
-noted, signatures by `inspect`, defaults and prints by calls. The framework's own module `Source`
-says which modules, names and calls. What a release lacks is left out. Two runs give the same bytes.
-Refuses to know what changed between two releases.
+noted, signatures by `inspect`, defaults and prints by calls. Which modules, names and calls these
+are is in the module that the framework's registry row names (`Source`). What a release lacks is
+left out. Two runs give the same bytes. Refuses to know what changed between two releases.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from adapters.inspection import (
 )
 from adapters.registry import FRAMEWORKS, load_part
 from adapters.release_names import NameLocation, Names, find_location, import_path
-from cases.errors import Where
+from cases.errors import BadInput, Where
 
 # Raise it when a line changes its meaning. A file of another format is refused.
 FORMAT = 1
@@ -381,8 +381,8 @@ def _path(out: Path, framework: str, release: str) -> Path:
     return out / f"{framework}-{release}.interface.jsonl" if out.is_dir() else out
 
 
-def main(arguments: Sequence[str]) -> None:
-    """The command line; see the head of this module."""
+def main(arguments: Sequence[str]) -> int:
+    """The command line; see the head of this module. 0, or 2 with one line of what is wrong."""
     parser = argparse.ArgumentParser(
         prog="python -m adapters.interface", description="Write down a framework's interface."
     )
@@ -390,13 +390,18 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("out", metavar="OUT", type=Path, help="the file, or its folder")
     parser.add_argument("--only-new", action="store_true", help="leave one that is there")
     given = parser.parse_args(arguments)
-    if given.only_new:
-        release = Version(_source(given.framework).start()).public
-        if _path(given.out, given.framework, release).exists():
-            return
-    found = collect(given.framework)
+    try:
+        if given.only_new:
+            release = Version(_source(given.framework).start()).public
+            if _path(given.out, given.framework, release).exists():
+                return 0
+        found = collect(given.framework)
+    except BadInput as error:
+        print(error, file=sys.stderr)
+        return 2
     write(_path(given.out, found.head.framework, found.head.release), found)
+    return 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

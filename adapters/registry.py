@@ -16,11 +16,9 @@ from cases.model import COLLECTIVES, CollectiveKind
 
 _FILE = "adapters/registry.py"
 
-# The modules of a framework, and what each has to have.
-Part = Literal["adapter", "interface", "script"]
+# The modules that a framework may supply, and what each must have.
+Part = Literal["interface", "script"]
 MEMBERS: dict[Part, tuple[str, ...]] = {
-    # `connect(devices)` gives an `adapters.protocol.Adapter`.
-    "adapter": ("connect",),
     # An `adapters.interface.Source`.
     "interface": ("MODULES", "ROOTS", "NAMES", "CALLS", "DEFAULTS", "PRINTED", "start", "world"),
     # `script(case, fault, release)` gives a program's text that shows a `reports.faults.Fault`.
@@ -56,8 +54,9 @@ ALL_REDUCE_FOR_REDUCE_SCATTER = Lowering(
 class Framework(msgspec.Struct, frozen=True):
     """All that a framework supplies.
 
-    ``adapter``, ``interface`` and ``script`` are modules that have what `MEMBERS` lists. Without
-    ``interface`` its public names are not listed; without ``script`` it has no scripts.
+    ``adapter``: the module whose ``connect(devices)`` gives an `adapters.protocol.Adapter`. The
+    modules ``interface`` and ``script`` have what `MEMBERS` lists. Without ``interface`` its public
+    names are not listed; without ``script`` it has no scripts.
     ``subjects``: its routes, each as the framework's name or as "name/route". ``executed``: those
     that execute a redistribution plan of the reference, and choose nothing themselves.
     ``processes``: how many processes share the questions, where one would leave a core idle.
@@ -105,7 +104,7 @@ def subjects() -> tuple[str, ...]:
 
 
 def choosing_subjects() -> tuple[str, ...]:
-    """Those of them that choose for themselves how to run a program."""
+    """The subjects of all frameworks that choose for themselves how to run a program."""
     return tuple(subject for row in FRAMEWORKS.values() for subject in row.choosing)
 
 

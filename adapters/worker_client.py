@@ -88,7 +88,7 @@ class WorkerClient:
         return self._engine.hello
 
     def greet(self) -> Hello:
-        """The same, waited for.
+        """What the first process says about itself. Waits for it.
 
         Raises:
             WorkerError: the framework cannot be asked at all.

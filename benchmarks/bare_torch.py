@@ -30,7 +30,7 @@ from torch.multiprocessing.spawn import spawn
 
 from adapters.torch_dtensor.compat import clear_layout_caches, names_for_lines
 from adapters.torch_dtensor.source_lines import mesh_source, variable_name
-from adapters.torch_dtensor.task_lines import count_ranks, make_task
+from adapters.torch_dtensor.task_lines import make_task
 from adapters.torch_dtensor.tensors import to_tensor
 from benchmarks.bare import Job
 from cases.model import Mesh, Question
@@ -74,7 +74,7 @@ def forked(jobs: Sequence[Job]) -> Run:
 def spawned(jobs: Sequence[Job]) -> Run:
     """Runs each job in a spawn of new ranks, as the frameworks' own tests do."""
     texts = [msgspec.json.encode(job.question) for job in jobs]
-    sizes = [count_ranks(make_task(job.question)) for job in jobs]
+    sizes = [job.question.devices for job in jobs]
 
     def run(first: int, last: int) -> None:
         for text, size in zip(texts[first:last], sizes[first:last]):
@@ -99,7 +99,7 @@ def _program(question: Question) -> Program:
     )
     code = compile("\n".join(text), question.id, "exec")
     check = tuple(map(variable_name, lines.check))
-    return Program(count_ranks(lines), lines.meshes, inputs, code, check)
+    return Program(lines.world_size, lines.meshes, inputs, code, check)
 
 
 def _fork(size: int, programs: list[Program], worlds: dict[int, list[socket.socket]]) -> None:

@@ -12,16 +12,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import msgspec
 
 from adapters.registry import FRAMEWORKS
+from benchmarks.run import ROOT, write_table
 from cases.catalogue import FAMILIES, family
 from suites.sources import RECORDS, pinned_releases, record_path
 
-ROOT = Path(__file__).resolve().parent.parent
-README = Path(__file__).with_name("README.md")
 BEGIN, END = "<!-- processor -->\n", "<!-- end of processor -->\n"
 _TICKS = os.sysconf("SC_CLK_TCK")
 # Of the first line of /proc/stat (proc(5)): user, nice and system.
@@ -88,9 +86,7 @@ def main(names: Sequence[str]) -> None:
     lines = [*format_table([measure(name) for name in names or FAMILIES])]
     print(*lines, sep="\n")
     if not names:
-        head, _, rest = README.read_text().partition(BEGIN)
-        tail = rest.partition(END)[2]
-        README.write_text(head + BEGIN + "\n" + "\n".join(lines) + "\n\n" + END + tail)
+        write_table(BEGIN, lines, END)
 
 
 if __name__ == "__main__":

@@ -394,9 +394,14 @@ def main(names: Sequence[str]) -> None:
               f" Load average before the run {began:.1f}."]  # fmt: skip
     print(table[-1])
     if not names:
-        head, _, rest = README.read_text().partition(BEGIN)
-        tail = rest.partition(END)[2]
-        README.write_text(head + BEGIN + "\n" + "\n".join(table) + "\n\n" + END + tail)
+        write_table(BEGIN, table, END)
+
+
+def write_table(begin: str, lines: Sequence[str], end: str) -> None:
+    """Replace what stands in the README between two marks."""
+    head, _, rest = README.read_text().partition(begin)
+    tail = rest.partition(end)[2]
+    README.write_text(head + begin + "\n" + "\n".join(lines) + "\n\n" + end + tail)
 
 
 if __name__ == "__main__":

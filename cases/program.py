@@ -21,7 +21,7 @@ from cases.arrays import DTYPES, numpy_dtype
 from cases.errors import Where, format_count, format_known, format_value
 from cases.model import Param, Question, Step
 from cases.ops import OPS, Op
-from cases.ops.other_names import OTHER_NAMES
+from cases.ops.other_names import ALIASES, OTHER_NAMES
 from cases.parameters import MAX_ELEMENTS, PARAMS
 
 # People do not write longer steps, and Python's parser recurses.
@@ -34,8 +34,6 @@ _INFIX: dict[type, str] = {
     ast.MatMult: "matmul", ast.LShift: "left_shift", ast.RShift: "right_shift",
     ast.BitAnd: "bitwise_and", ast.BitOr: "bitwise_or", ast.BitXor: "bitwise_xor",
 }  # fmt: skip
-# Other names of ops.
-_ALSO = {"bitwise_invert": "bitwise_not", "invert": "bitwise_not"}
 _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "none": None}
 
 
@@ -86,7 +84,7 @@ def read_program(raw: Any, where: Where) -> tuple[WrittenStep, ...]:
             steps += _parse(one, where.at(i))
         else:
             steps.append(_listed(one, where.at(i)))
-    return tuple(msgspec.structs.replace(one, op=_ALSO.get(one.op, one.op)) for one in steps)
+    return tuple(msgspec.structs.replace(one, op=ALIASES.get(one.op, one.op)) for one in steps)
 
 
 def _listed(raw: Any, where: Where) -> WrittenStep:

@@ -18,6 +18,17 @@ from suites.judge import Judgement
 _REPORT_ATTRIBUTE = "shard_parity_scripts"
 
 
+def check_scripts() -> None:
+    """Refuse a framework whose module of scripts is not there, or lacks something.
+
+    Raises:
+        BadInput: which framework, what was found and what is wanted.
+    """
+    for name, row in FRAMEWORKS.items():
+        if row.script:
+            load_part(name, "script")
+
+
 def make_scripts(
     case: Case,
     judgement: Judgement,

@@ -13,7 +13,7 @@ from adapters.torch_dtensor.source_lines import (
     mesh_source,
     placements_source,
 )
-from adapters.torch_dtensor.task_lines import count_ranks, make_task
+from adapters.torch_dtensor.task_lines import make_task
 from adapters.unsupported import CannotAnswer
 from cases.model import Case, Mesh
 from cases.notation import NotationError
@@ -50,7 +50,7 @@ def script(case: Case, fault: Fault, release: str) -> str:
         asked = make_task(case.question)
     except CannotAnswer as error:
         raise NoScript(error.why) from None
-    count = count_ranks(asked)
+    count = asked.world_size
     check = _check_function(case, fault, asked)
     # A pool keeps its processes when one of them raises.
     tail = render("torch_ranks.py", count=count, hangs=fault.observed == "hung")
@@ -141,9 +141,9 @@ def _input_lines(data: InputData, asked: Task, exact: bool) -> list[str]:
 
 def _position_source(devices: tuple[int, ...], asked: Task) -> str:
     """The expression of this rank's position in a mesh; 0 where it is not in it."""
-    if devices == tuple(range(count_ranks(asked))):
+    if devices == tuple(range(asked.world_size)):
         return "rank"
-    if len(devices) == count_ranks(asked):
+    if len(devices) == asked.world_size:
         return f"{list(devices)}.index(rank)"
     return f"{ {device: at for at, device in enumerate(devices)} }.get(rank, 0)"
 
@@ -216,7 +216,7 @@ def _placements(fault: Fault) -> str:
 
 
 def _outside_mesh_lines(mesh: Mesh, asked: Task) -> list[str]:
-    if set(mesh.devices) == set(range(count_ranks(asked))):
+    if set(mesh.devices) == set(range(asked.world_size)):
         return []
     return [f"if rank not in {list(mesh.devices)}:", "    return True, 'nothing', 'nothing'"]
 

@@ -15,12 +15,7 @@ import numpy as np
 
 from adapters.answer import Collective, Done
 from adapters.reference.recipes import tokens_at_busiest_expert
-from adapters.registry import (
-    ALL_REDUCE_FOR_REDUCE_SCATTER,
-    Lowering,
-    Lowerings,
-    lowerings_of,
-)
+from adapters.registry import Lowering, Lowerings, lowerings_of
 from cases.arrays import numpy_dtype
 from cases.ledger import RedistributionPlanKind
 from cases.model import PASSES, Case, CollectiveKind, Mesh
@@ -139,8 +134,8 @@ def _rewrite(
         for kind, axes in [key for key in lacking if lacking[key] and key[0] == implied]:
             if _take(extra, lacking, (instead, axes), (kind, axes)):
                 rules.append(rule)
-            if rule is ALL_REDUCE_FOR_REDUCE_SCATTER:
-                _reduce_wider(mesh, extra, lacking, axes, rules)
+            if (implied, instead) == ("reduce-scatter", "all-reduce"):
+                _reduce_wider(mesh, rule, extra, lacking, axes, rules)
     for kind, axes in [key for key in lacking if lacking[key]]:
         parts = [(kind, frozenset({axis})) for axis in axes]
         n = min([lacking[kind, axes], *(extra[part] for part in parts)])
@@ -153,6 +148,7 @@ def _rewrite(
 
 def _reduce_wider(
     mesh: Mesh,
+    rule: Lowering,
     extra: BytesByKey,
     lacking: BytesByKey,
     axes: frozenset[str],
@@ -176,7 +172,7 @@ def _reduce_wider(
             extra[kind, wider] -= n
             lacking["reduce-scatter", axes] -= n
             lacking[rest] -= n // share
-            rules.extend((ALL_REDUCE_FOR_REDUCE_SCATTER, MERGED_AXES))
+            rules.extend((rule, MERGED_AXES))
 
 
 def check_contract(context: Context) -> list[Finding]:

@@ -212,8 +212,7 @@ class Run:
         if verdict.verdict == "known":
             return False
         chosen = self._config.getoption("--fail-on")
-        # A user who names a severity in --fail-on wants it to fail, even if it is only told
-        # otherwise.
+        # A severity that is named in --fail-on fails, even if it fails nothing by default.
         if chosen and verdict.severity is not None and verdict.severity in chosen.split(","):
             return True
         if verdict.verdict != "divergence":

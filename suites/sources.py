@@ -6,6 +6,7 @@ asked.
 
 from __future__ import annotations
 
+import functools
 import sys
 import tomllib
 from collections.abc import Sequence
@@ -57,13 +58,12 @@ class LiveFramework:
         self, name: str, python: str, devices: int, seconds: float, ahead: int, processes: int
     ):
         row = FRAMEWORKS[name]
-        self._workers = [
-            WorkerClient(
-                name, row.adapter, row.subjects, python=python, devices=devices, seconds=seconds,
-                ahead=ahead,
-            )
-            for _ in range(processes)
-        ]  # fmt: skip
+        self._start = functools.partial(
+            WorkerClient, name, row.adapter, row.subjects, python=python, devices=devices,
+            seconds=seconds, ahead=ahead,
+        )  # fmt: skip
+        self._processes = processes
+        self._workers = [self._start()]
         self._asked: dict[str, WorkerClient] = {}
 
     def hello(self) -> Hello | None:
@@ -71,7 +71,7 @@ class LiveFramework:
         return self._workers[0].hello()
 
     def greet(self) -> Hello:
-        """The same, waited for.
+        """What the first process says about itself. Waits for it.
 
         Raises:
             WorkerError: the framework cannot be asked at all.
@@ -80,9 +80,12 @@ class LiveFramework:
 
     def ask(self, question: Question) -> None:
         """Queue a question behind those asked before."""
-        place = len(self._asked) // QUESTIONS_IN_A_ROW % len(self._workers)
-        worker = self._asked.setdefault(question.id, self._workers[place])
-        worker.ask(question)
+        if question.id not in self._asked:
+            place = len(self._asked) // QUESTIONS_IN_A_ROW % self._processes
+            if place == len(self._workers):
+                self._workers.append(self._start())
+            self._asked[question.id] = self._workers[place]
+        self._asked[question.id].ask(question)
 
     def answer(self, question: Question) -> tuple[Answer, ...]:
         """The answers, one per subject in the registry's order; waits for them.
@@ -90,7 +93,8 @@ class LiveFramework:
         Raises:
             WorkerError: the framework cannot be asked at all.
         """
-        return self._asked.get(question.id, self._workers[0]).answer(question)
+        self.ask(question)
+        return self._asked[question.id].answer(question)
 
     def close(self) -> None:
         """End every process at once."""

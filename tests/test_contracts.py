@@ -108,6 +108,25 @@ def test_what_is_due_in_other_words_is_named(
 
 
 @pytest.mark.parametrize(
+    ("counted", "due", "subject", "plan"),
+    [
+        ("all-gather", "all-to-all", "torch", None),
+        ("all-gather", "all-to-all", "jax/jit", "gathers"),
+        ("all-reduce", "reduce-scatter", "jax/jit", None),
+        ("all-reduce", "reduce-scatter", "torch", "reduces"),
+    ],
+)
+def test_only_the_rules_of_the_framework_itself_explain(
+    counted: str, due: str, subject: str, plan: str | None
+) -> None:
+    """What one backend does for a reason is another plan in the other."""
+    found = explain_pass(
+        TWO, lowerings_of(subject), [fired(counted, "a", 64)], [wanted(due, "a", 64)]
+    )
+    assert found.plan == plan
+
+
+@pytest.mark.parametrize(
     ("counted", "due_", "plan"),
     [
         ([], [wanted("all-reduce", "a", 64)], "fewer"),

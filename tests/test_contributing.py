@@ -127,7 +127,7 @@ def test_an_aspect(checkout: Path) -> None:
 
 
 def test_a_cause(checkout: Path) -> None:
-    """One that explains nothing is found, and so is what a cause that is gone has explained."""
+    """One that explains nothing is found."""
     path = checkout / "cases/divergences/torch.toml"
     path.write_text(path.read_text() + CAUSE)
     pairs = ("-m", "reports.pairs")

@@ -41,6 +41,7 @@ def told(
     ends: Mapping[str, End] | None = None,
     cause: str | None = None,
     own: bool = False,
+    command: str = "pytest suites/test_lesson.py -k lesson",
 ) -> list[str]:
     """The failure text of findings by subject; what is a divergence fails."""
     verdicts = [make_verdict(finding, case, subject, cause) for subject, finding in pairs]
@@ -49,7 +50,6 @@ def told(
     }
     failing = [i for i, one in enumerate(verdicts) if one.verdict == "divergence"]
     judgement = Judgement(verdicts, [finding for _, finding in pairs])
-    command = "pytest suites/test_lesson.py -k lesson"
     scripts = ["lesson_torch.py", "lesson_jax.py"]
     text = failure_text(case, judgement, failing, answers, command, own=own, scripts=scripts)
     return text.splitlines()
@@ -218,3 +218,10 @@ def test_a_hang_tells_what_was_raised_and_each_stack_once() -> None:
     assert "rank 1: ValueError: no\n            ranks 0, 2:\n" in text
     assert text.count("in f") == 1
     assert "              in f\n              in g\n            rank 1 had ended" in text
+
+
+def test_the_command_gives_each_option_once() -> None:
+    """A framework that is left out is not read from a record too."""
+    command = "pytest suites --torch=live --jax=old.jsonl -k x"
+    text = told(("torch", differs("y", "global", value())), command=command)
+    assert "again   pytest suites --torch=live -k x --jax=off" in text

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters.registry import FRAMEWORKS, Framework, check_registry, load_part
+from adapters.registry import FRAMEWORKS, Framework, Lowering, check_registry, load_part
 from cases.errors import BadInput
 from suites.sources import pinned_releases
 from tests.copies import copy_checkout, edit, python
@@ -23,6 +23,7 @@ ROW = """
 
 
 def subjects() ->"""
+RULE = Lowering("gossips", "it has a reason")
 CASES = "negative-x4-s0 or negative-x4-s1 or abs-x4-s0"
 # A cause of the toy's own fault.
 CAUSE = """
@@ -117,6 +118,25 @@ def test_drift_shows_what_changed_in_it(checkout: Path) -> None:
     assert "toy" in python(checkout, "-m", "reports", "drift", "--case", "negative-x4-s0")
 
 
+def test_a_part_that_is_lost_is_told_in_one_line(checkout: Path) -> None:
+    """By the listing, and by ``--repro`` before anything starts."""
+    path = checkout / "tests/toys/third/script.py"
+    moved = path.rename(path.with_name("scripts.py"))
+    try:
+        out = _run(checkout, "2.0", "--torch=off", "--jax=off", "--repro=scripts", code=4)
+    finally:
+        moved.rename(path)
+    assert "script: found no module tests.toys.third.script, wanted a module with script" in out
+    assert "Traceback" not in out
+    path = checkout / "tests/toys/third/interface.py"
+    edit(path, "MODULES = ", "ROOMS = ")
+    try:
+        out = python(checkout, "-m", "adapters.interface", "toy", "records/", code=2)
+    finally:
+        edit(path, "ROOMS = ", "MODULES = ")
+    assert out.startswith('adapters/registry.py: framework "toy": interface: found tests.toys')
+
+
 def test_tell_prints_what_it_did(checkout: Path) -> None:
     """From the newest of its records, beside the others."""
     out = python(checkout, "-m", "reports.tell", "negative-x4-s0")
@@ -132,6 +152,10 @@ def test_tell_prints_what_it_did(checkout: Path) -> None:
         (Framework("a", ("toy",), ("toy/x",)), "executed: found toy/x, wanted one of: toy"),
         (Framework("a", ("toy",), ("toy",)), "executed: found every subject, wanted one at least"),
         (Framework("a", ("toy",), processes=0), "processes: found 0, wanted 1 at least"),
+        (
+            Framework("a", ("toy",), lowerings=((RULE, "all-gather", "gossip"),)),  # type: ignore[arg-type]
+            "lowerings: found gossip, wanted one of: all-gather, all-reduce",
+        ),
     ],
 )
 def test_a_row_that_does_not_fit_is_refused(
@@ -142,6 +166,19 @@ def test_a_row_that_does_not_fit_is_refused(
     with pytest.raises(BadInput) as error:
         check_registry()
     assert str(error.value).startswith(f'adapters/registry.py: framework "toy": {told}')
+
+
+def test_a_name_that_no_option_can_have_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A framework's name stands in options, subjects and file names."""
+    monkeypatch.setitem(FRAMEWORKS, "To-y", Framework("a", ("To-y",)))
+    with pytest.raises(BadInput, match="found the name To-y, wanted lower-case letters"):
+        check_registry()
+
+
+def test_a_framework_that_is_not_there_is_refused() -> None:
+    """With those that are."""
+    with pytest.raises(BadInput, match="found no framework toy, wanted one of: torch, jax"):
+        load_part("toy", "script")
 
 
 @pytest.mark.parametrize(

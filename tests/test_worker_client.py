@@ -285,6 +285,8 @@ def test_an_answer_too_many_is_no_answer_to_the_next_question(start: Start) -> N
         ("abort", "found SIGABRT before its Hello", "the driver is too old"),
         ("exit", "found exit code 0 before its Hello (it printed nothing)", ""),
         ("silence", "found nothing said in 2 s, wanted a Hello", 'File "'),
+        ("no connect", "bad_start without connect, wanted a function connect(devices)", ""),
+        ("no adapter", "without hello, observe, close, wanted adapters.protocol.Adapter", ""),
         ("no framework", "pip install toy_framework) or --toy-python pointing elsewhere", ""),
     ],
 )

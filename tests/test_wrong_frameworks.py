@@ -115,14 +115,3 @@ def test_another_protocol_is_turned_away(tmp_path: Path) -> None:
     ran = stand_in(tmp_path, "protocol version")
     assert ran.code == 4
     assert "found protocol 2, wanted protocol 1" in ran.out
-
-
-def test_a_third_framework_is_one_registry_line(tmp_path: Path) -> None:
-    """It is asked, judged and counted beside the others, and has options of its own."""
-    ran = run(
-        tmp_path, "-p", "tests.toys.third", f"--cases={CASES}", "-k", "gather or swap",
-        "--torch=off", "--jax=off",
-    )  # fmt: skip
-    assert ran.code == 0, ran.out
-    assert {one["subject"] for one in ran.verdicts} == {"toy"}
-    assert ran.versions["versions"] == {"toy": "1.0"}

@@ -37,7 +37,7 @@ class ClientsBySize:
 
     def observe(self, question: Question, subject: str, seconds: float) -> Answer:
         """The answer of a child process that has enough devices."""
-        wanted = count_devices(question)
+        wanted = question.devices
         if question.mode == "real" or wanted <= self._devices:
             return self._live.observe(question, subject, seconds)
         if wanted > MOST_DEVICES:
@@ -59,9 +59,3 @@ class ClientsBySize:
         self._live.close()
         if self._large is not None:
             self._large[1].close()
-
-
-def count_devices(question: Question) -> int:
-    """The number of devices for a question: one more than the highest device of its meshes."""
-    meshes = [question.mesh, *(given.mesh for given in question.inputs if given.mesh)]
-    return max(max(mesh.devices) for mesh in meshes) + 1

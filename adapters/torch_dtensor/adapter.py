@@ -30,7 +30,7 @@ from adapters.torch_dtensor.rank_messages import (
     Task,
 )
 from adapters.torch_dtensor.recorder import Recorder
-from adapters.torch_dtensor.task_lines import count_ranks, make_task, ranks_in_meshes
+from adapters.torch_dtensor.task_lines import make_task, ranks_in_meshes
 from adapters.torch_dtensor.world import World, WorldFailure
 from adapters.unsupported import CannotAnswer
 from cases.model import Question
@@ -80,7 +80,7 @@ class TorchAdapter:
         deadline = time.monotonic() + seconds
         try:
             lines = make_task(question)
-            size = count_ranks(lines)
+            size = lines.world_size
             if size > self._devices:
                 raise CannotAnswer(f"{size} devices, of {self._devices}")
         except CannotAnswer as error:

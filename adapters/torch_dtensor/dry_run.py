@@ -20,7 +20,7 @@ from adapters.torch_dtensor.compat import DeviceMesh, DTensor, clear_layout_cach
 from adapters.torch_dtensor.evaluate import Evaluation, TaskRun
 from adapters.torch_dtensor.fake_world import FakeRecorder, fake_world
 from adapters.torch_dtensor.rank_messages import InputData, Raised, Task
-from adapters.torch_dtensor.task_lines import count_ranks, make_task
+from adapters.torch_dtensor.task_lines import make_task
 from adapters.unsupported import CannotAnswer
 from cases.layout import Ranges, index_ranges, local_shape
 from cases.mesh_derivation import meshes_of_tensors
@@ -65,7 +65,7 @@ class DryRunAdapter:
             return Answer(question.id, subject, Unsupported(error.why, error.place))
         # The first rank has the largest local shard.
         number = question.mesh.devices[0]
-        view = self._enter(count_ranks(lines), number, question.fresh or bool(question.mesh_steps))
+        view = self._enter(lines.world_size, number, question.fresh or bool(question.mesh_steps))
         return view.answer(question, lines, subject)
 
     def close(self) -> None:

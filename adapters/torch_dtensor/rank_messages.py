@@ -52,14 +52,16 @@ class TensorOnDerivedMesh(msgspec.Struct, frozen=True, array_like=True):
 class Task(msgspec.Struct, frozen=True, array_like=True, tag="task"):
     """A question as the lines that a rank evaluates.
 
-    ``mesh``: the mesh of the question. ``meshes``: variables and meshes over devices. Every rank of
-    the world makes all of them in this order. ``derived``: meshes derived from them. ``checked``:
-    whether one rank also counts collectives with CommDebugMode. ``whole_results``: results that are
-    plain tensors with the whole value on each rank. ``context``: the region that the steps run in.
-    ``homes``: tensors on derived meshes. ``recipe``: replaces inputs and steps by a training step.
+    ``mesh``: the mesh of the question. ``world_size``: how many ranks the question needs.
+    ``meshes``: variables and meshes over devices. Every rank of the world makes all of them in this
+    order. ``derived``: meshes derived from them. ``checked``: whether one rank also counts
+    collectives with CommDebugMode. ``whole_results``: results that are plain tensors with the whole
+    value on each rank. ``context``: the region that the steps run in. ``homes``: tensors on derived
+    meshes. ``recipe``: replaces inputs and steps by a training step.
     """
 
     mesh: Mesh
+    world_size: int
     meshes: tuple[tuple[str, Mesh], ...]
     derived: tuple[Line, ...]
     inputs: tuple[InputData, ...]

@@ -57,8 +57,9 @@ def make_task(question: Question) -> Task:
         where = variables[step.result] = variable_name(view) if isinstance(view, str) else where
         steps.append(_line(step.result, step_source, step, mesh_of[step.result], where, types))
     return Task(
-        question.mesh, tuple(meshes), derived, inputs, tuple(steps), question.check,
-        _is_checked(question), _find_whole_results(question), question.context or "",
+        question.mesh, question.devices, tuple(meshes), derived, inputs, tuple(steps),
+        question.check, _is_checked(question), _find_whole_results(question),
+        question.context or "",
         tuple(
             TensorOnDerivedMesh(name, variables[name], home) for name, home in mesh_of.items()
             if variables[name] not in dict(meshes)
@@ -74,7 +75,7 @@ def _recipe_task(question: Question, recipe: Recipe) -> Task:
     # Only the values of the unsharded step matter. A dry run has no values.
     unsharded = unsharded_names(kind) if question.mode == "real" else ()
     return Task(
-        question.mesh, (("mesh", question.mesh),), (), (), (),
+        question.mesh, question.devices, (("mesh", question.mesh),), (), (), (),
         (*observed_names(kind), *unsharded), _is_checked(question), unsharded, recipe=recipe,
     )  # fmt: skip
 
@@ -140,11 +141,6 @@ def _mesh_lines(question: Question) -> tuple[Meshes, tuple[Line, ...]]:
         if "from" in step.params:
             lines.append(Line(step.result, "mesh", variable_name(step.result)))
     return meshes, tuple(lines)
-
-
-def count_ranks(task: Task) -> int:
-    """The number of ranks for a task: one more than the highest device of its meshes."""
-    return 1 + max(max(mesh.devices) for _, mesh in task.meshes)
 
 
 def ranks_in_meshes(task: Task) -> tuple[int, ...]:

@@ -1,12 +1,15 @@
-"""What do torch, NumPy and JAX call an op whose name here is another?
+"""What do torch, NumPy and JAX call an op that has another name here?
 
-A case file that uses such a name gets an error with the name that is meant. The ops of two
-frameworks that share a name may take other arguments, so no such name is read as the op.
+A name that means the same with the same arguments is read as the op. Any other name of the kind
+gets an error that says the name here, because its arguments may differ.
 """
 
 from __future__ import annotations
 
-# A name that people type -> the op of the vocabulary.
+# A name that is read as the op.
+ALIASES = {"bitwise_invert": "bitwise_not", "invert": "bitwise_not"}
+
+# A name that people type -> the op of the vocabulary that they mean.
 OTHER_NAMES = {
     "absolute": "abs", "amax": "max", "amin": "min", "bmm": "matmul", "cat": "concat",
     "clamp": "clip", "concatenate": "concat", "cumprod": "cumulative_prod",

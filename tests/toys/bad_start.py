@@ -45,6 +45,10 @@ class BadStart(Plain):
         return hello
 
 
-def connect(devices: int) -> BadStart:
-    """The toy."""
-    return BadStart(devices)
+def connect(devices: int) -> object:
+    """The toy, or something that is no adapter."""
+    return object() if FAULT == "no adapter" else BadStart(devices)
+
+
+if FAULT == "no connect":
+    del connect
