@@ -10,6 +10,7 @@ import pytest
 from adapters.answer import Answer, Collective, Crashed, Done, End, Hung, Refused, Unsupported
 from cases.arrays import pack
 from cases.catalogue import catalogue
+from cases.ledger import Aspect
 from cases.model import Case, Layout, Tolerance
 from suites.failure import failure_text
 from suites.judge import Judgement
@@ -25,6 +26,7 @@ from suites.observation import (
 from suites.verdict import Finding, agree, differs, not_comparable
 from suites.wording import make_verdict
 
+PAIR: tuple[Aspect, ...] = ("record", "global")
 CASE = next(case for case in catalogue() if case.id == "lesson-gather-along-tp")
 EXACT = Tolerance(0.0, 0.0)
 
@@ -225,3 +227,11 @@ def test_the_command_gives_each_option_once() -> None:
     command = "pytest suites --torch=live --jax=old.jsonl -k x"
     text = told(("torch", differs("y", "global", value())), command=command)
     assert "again   pytest suites --torch=live -k x --jax=off" in text
+
+
+def test_an_aspect_without_a_place_in_the_order_comes_last() -> None:
+    """So that an aspect is added without a line in the failure text."""
+    record, own = (differs("y", aspect, value()) for aspect in PAIR)
+    text = told(("torch", record), ("torch", own))
+    assert next(line for line in text if "torch at y: wrong" in line).startswith("global ")
+    assert any(line.startswith("record ") for line in text)
